@@ -255,10 +255,10 @@ impl Count {
 /// The results of all steps so far.
 #[derive(Default)]
 struct Report {
-    lines: Vec<Line>,
+    results: Vec<StepResult>,
 }
 
-struct Line {
+struct StepResult {
     step: &'static str,
     became: Became,
 }
@@ -276,17 +276,17 @@ impl Report {
         let started = Instant::now();
         let count = work();
         let became = Became::Done { count, took: started.elapsed() };
-        self.lines.push(Line { step, became });
+        self.results.push(StepResult { step, became });
         count.failed == 0
     }
 
     fn skip(&mut self, step: &'static str, reason: &'static str) {
-        self.lines.push(Line { step, became: Became::Skipped { reason } });
+        self.results.push(StepResult { step, became: Became::Skipped { reason } });
     }
 
     fn total(&self) -> Count {
         let mut total = Count::default();
-        for line in &self.lines {
+        for line in &self.results {
             if let Became::Done { count, .. } = &line.became {
                 total.passed += count.passed;
                 total.failed += count.failed;
@@ -312,7 +312,7 @@ impl Report {
     /// other step.
     fn summary(&self) -> String {
         let mut text = String::new();
-        for Line { step, became } in &self.lines {
+        for StepResult { step, became } in &self.results {
             text += &match became {
                 Became::Skipped { reason } => format!("{step:<18} skipped  ({reason})\n"),
                 Became::Done { count, took } => {

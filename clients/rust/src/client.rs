@@ -20,13 +20,13 @@ use crate::resources::keys::Keys;
 use crate::resources::replays::Replays;
 use crate::resources::subscriptions::Subscriptions;
 use crate::resources::tenants::Tenants;
-use crate::transport::{Options, Transport, bearer};
+use crate::transport::{CallOptions, Transport, bearer};
 
 /// A client of one server with one key. A clone is cheap and shares the connections.
 #[derive(Clone)]
 pub struct Client {
     transport: Arc<Transport>,
-    options: Options,
+    options: CallOptions,
 }
 
 /// How to reach a server, and how patiently.
@@ -103,7 +103,7 @@ impl Builder {
             Error::Usage(what.to_owned())
         })?;
         let key = self.key.as_deref().map(bearer).transpose()?;
-        let options = Options {
+        let options = CallOptions {
             tenant: self.tenant.as_deref().map(|tenant| header("tenant", tenant)).transpose()?,
             timeout: self.timeout,
             retries: self.retries,

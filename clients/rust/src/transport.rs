@@ -32,7 +32,7 @@ const IDLE_MAX: Duration = Duration::from_secs(15);
 
 /// What a copy of a client may change for its calls.
 #[derive(Clone)]
-pub(crate) struct Options {
+pub(crate) struct CallOptions {
     pub(crate) tenant: Option<HeaderValue>,
     pub(crate) timeout: Duration,
     pub(crate) retries: u32,
@@ -79,7 +79,7 @@ impl Transport {
     }
 
     /// The body of the answer, after as many attempts as it takes and is allowed.
-    pub(crate) async fn send(&self, call: &Call, options: &Options) -> Result<Bytes, Error> {
+    pub(crate) async fn send(&self, call: &Call, options: &CallOptions) -> Result<Bytes, Error> {
         let mut key = options.idempotency_key.clone();
         if key.is_none() && call.method != Method::GET && options.retries > 0 {
             key = Some(random_key()?);
@@ -107,7 +107,7 @@ impl Transport {
     pub(crate) async fn fetch(
         &self,
         call: &Call,
-        options: &Options,
+        options: &CallOptions,
     ) -> Result<(StatusCode, Bytes), Error> {
         let exchange = async {
             let response =
@@ -122,7 +122,7 @@ impl Transport {
     }
 
     /// One attempt whose answer is read by the caller. The time limit holds for its head.
-    pub(crate) async fn open(&self, call: &Call, options: &Options) -> Result<Incoming, Error> {
+    pub(crate) async fn open(&self, call: &Call, options: &CallOptions) -> Result<Incoming, Error> {
         let exchange = async {
             let response =
                 self.exchange(call, options, options.idempotency_key.as_ref(), 1).await?;
@@ -140,7 +140,7 @@ impl Transport {
     async fn attempt(
         &self,
         call: &Call,
-        options: &Options,
+        options: &CallOptions,
         key: Option<&HeaderValue>,
         attempt: u32,
     ) -> Result<Bytes, Failed> {
@@ -154,7 +154,7 @@ impl Transport {
     async fn exchange(
         &self,
         call: &Call,
-        options: &Options,
+        options: &CallOptions,
         key: Option<&HeaderValue>,
         attempt: u32,
     ) -> Result<Response<Incoming>, Failed> {
@@ -165,7 +165,7 @@ impl Transport {
     fn request(
         &self,
         call: &Call,
-        options: &Options,
+        options: &CallOptions,
         key: Option<&HeaderValue>,
     ) -> Result<Request<Full<Bytes>>, Error> {
         let mut target = format!("{}{}", self.base, call.path);
@@ -233,7 +233,7 @@ async fn refused(call: &Call, response: Response<Incoming>, attempt: u32) -> Fai
     Failed { error: Error::Problem(Box::new(problem)), again, retry_after }
 }
 
-fn late(call: &Call, options: &Options, attempts: u32) -> Error {
+fn late(call: &Call, options: &CallOptions, attempts: u32) -> Error {
     Error::Timeout { call: call.name(), limit: options.timeout, attempts }
 }
 

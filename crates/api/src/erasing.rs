@@ -38,7 +38,7 @@ const STEP_EVENTS: usize = 100;
 /// How often the deliveries of an event are cancelled, in case somebody replays them at the same time.
 const CANCELS_MAX: u32 = 20;
 /// Attempts in flight of one tenant that are looked at.
-const FLYING_MAX: usize = 10_000;
+const IN_FLIGHT_MAX: usize = 10_000;
 /// How long to wait for attempts that are in flight.
 const FLIGHT_PAUSE: Duration = Duration::from_millis(200);
 /// How often to look whether they have ended: longer than an attempt may take.
@@ -209,9 +209,9 @@ impl Eraser {
         if events.is_empty() {
             return Ok(());
         }
-        let flying = self.flying(job).await?;
+        let in_flight = self.in_flight(job).await?;
         for id in events {
-            if flying.contains(&id) {
+            if in_flight.contains(&id) {
                 job.note_late(&id);
             }
             self.erase(job, &id).await?;
@@ -260,10 +260,11 @@ impl Eraser {
     }
 
     /// The events of the tenant that have attempts in flight.
-    async fn flying(&self, job: &ErasureJob) -> Result<HashSet<EventId>, Stopped> {
+    async fn in_flight(&self, job: &ErasureJob) -> Result<HashSet<EventId>, Stopped> {
         let filter = DeliveryFilter::default();
-        let flying = self.state.engine().flying(&job.tenant, filter, None, FLYING_MAX).await?;
-        Ok(flying.into_iter().map(|delivery| delivery.event).collect())
+        let in_flight =
+            self.state.engine().list_in_flight(&job.tenant, filter, None, IN_FLIGHT_MAX).await?;
+        Ok(in_flight.into_iter().map(|delivery| delivery.event).collect())
     }
 
     async fn open_deliveries(
@@ -298,8 +299,8 @@ impl Eraser {
         let mut left = job.late.clone();
         for _ in 0..FLIGHT_LOOKS {
             pause(FLIGHT_PAUSE).await;
-            let flying = self.flying(job).await?;
-            left.retain(|id| flying.contains(id));
+            let in_flight = self.in_flight(job).await?;
+            left.retain(|id| in_flight.contains(id));
             if left.is_empty() {
                 break;
             }

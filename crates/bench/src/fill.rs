@@ -143,7 +143,7 @@ impl Filler {
             let wanted = part.iter().map(|(n, url)| (*n, url.clone(), "waits".to_owned()));
             self.subscribe(wanted.collect()).await?;
         }
-        let holding = self.store.hold_shards().await?;
+        let leases = self.store.hold_shards().await?;
         for first in (0..count).step_by(usize::try_from(PAGE).unwrap_or(1)) {
             let made: Vec<Acceptance> = (first..(first + PAGE).min(count))
                 .filter_map(|n| {
@@ -155,7 +155,7 @@ impl Filler {
             let owed = made.iter().flat_map(|one| one.deliveries.clone());
             let deliveries = owed.zip(first..).map(|(owed, n)| failed(owed, n)).collect();
             self.store.accept(made).await?;
-            self.store.settle(&holding, Commit { deliveries, ..Commit::default() }).await?;
+            self.store.settle(&leases, Commit { deliveries, ..Commit::default() }).await?;
         }
         Ok(())
     }

@@ -77,18 +77,18 @@ pub(crate) struct Sent {
 }
 
 /// The next request: its number and its scheduled time.
-type Job = (u64, u64);
+type ScheduledRequest = (u64, u64);
 
 /// The source of requests.
 enum Source {
     /// A new request as soon as a connection is free and the window allows it.
     Unlimited { next: AtomicU64, until: Instant, window: Window },
     /// By a schedule.
-    Scheduled(Mutex<mpsc::UnboundedReceiver<Job>>),
+    Scheduled(Mutex<mpsc::UnboundedReceiver<ScheduledRequest>>),
 }
 
 impl Source {
-    async fn next(&self) -> Option<Job> {
+    async fn next(&self) -> Option<ScheduledRequest> {
         match self {
             Source::Unlimited { next, until, window } => {
                 if now() >= *until {
@@ -98,7 +98,7 @@ impl Source {
                 window.wait_for(number).await;
                 Some((number, message::now_us()))
             }
-            Source::Scheduled(jobs) => jobs.lock().await.recv().await,
+            Source::Scheduled(requests) => requests.lock().await.recv().await,
         }
     }
 }
@@ -192,16 +192,20 @@ async fn source(load: &Load) -> Result<Source, Failure> {
     };
     #[expect(clippy::cast_precision_loss, reason = "a batch is small")]
     let gap = Duration::from_secs_f64(load.batch as f64 / rate.max(0.001));
-    let (sender, jobs) = mpsc::unbounded_channel();
+    let (sender, requests) = mpsc::unbounded_channel();
     // A separate thread: the runtime's timers are too coarse for a latency below a millisecond.
     std::thread::Builder::new()
         .name("schedule".to_owned())
         .spawn(move || keep_schedule(gap, length, &sender))?;
-    Ok(Source::Scheduled(Mutex::new(jobs)))
+    Ok(Source::Scheduled(Mutex::new(requests)))
 }
 
 #[expect(clippy::disallowed_methods, reason = "a schedule is kept by the machine's clock")]
-fn keep_schedule(gap: Duration, length: Duration, jobs: &mpsc::UnboundedSender<Job>) {
+fn keep_schedule(
+    gap: Duration,
+    length: Duration,
+    requests: &mpsc::UnboundedSender<ScheduledRequest>,
+) {
     let (begin, begin_us) = (Instant::now(), message::now_us());
     let mut due = Duration::ZERO;
     let mut number = 0;
@@ -212,7 +216,7 @@ fn keep_schedule(gap: Duration, length: Duration, jobs: &mpsc::UnboundedSender<J
             continue;
         }
         let meant_us = begin_us + u64::try_from(due.as_micros()).unwrap_or(u64::MAX);
-        if jobs.send((number, meant_us)).is_err() {
+        if requests.send((number, meant_us)).is_err() {
             return;
         }
         number += 1;

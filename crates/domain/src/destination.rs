@@ -82,7 +82,7 @@ impl DestinationState {
 mod tests {
     use super::*;
     use crate::attempt::Verdict;
-    use crate::circuit::Hold;
+    use crate::circuit::Suspension;
     use crate::ids::DeliveryId;
     use crate::policy::CircuitPolicy;
 
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(destination.evidence(), None);
 
         let circuit = &mut destination.circuit;
-        circuit.learn(probe, Verdict::Failure, start, Hold::Released, &policy);
+        circuit.learn(probe, Verdict::Failure, start, Suspension::Off, &policy);
         assert_eq!(destination.state().as_str(), "disabled");
         assert_eq!(destination.evidence(), Some(&Evidence::ConsecutiveFailures));
         destination.circuit.begin_probe(probe, start.saturating_add(policy.probe_interval));

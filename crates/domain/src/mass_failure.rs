@@ -3,13 +3,13 @@
 //! When, of at least 20 destinations attempted within a minute, more than half begin to fail (they
 //! did not fail in the minute before), transitions to disabled and frozen are suspended and the
 //! operator is alerted. A single bad URL never triggers this: it is one destination, however often
-//! it fails. The suspension ("hold") ends when no more than half of the attempted destinations
+//! it fails. The suspension ends when no more than half of the attempted destinations
 //! still fail, and in any case after [`crate::policy::MassFailurePolicy::hold_max`], so that an
 //! outage that is not ours cannot switch the circuits off for ever.
 //!
-//! When the destinations have recovered after a hold (no more than half of that share still fails),
+//! When the destinations have recovered after a suspension (no more than half of that share still fails),
 //! their failures are dropped here, as in their circuits. If most of them fail again a few seconds
-//! later, they count as not having failed "in the minute before", so a new hold begins. Such a
+//! later, they count as not having failed "in the minute before", so a new suspension begins. Such a
 //! relapse within two windows belongs to the same outage, and `hold_max` counts from the beginning
 //! of that outage.
 //!
@@ -19,7 +19,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::circuit::Hold;
+use crate::circuit::Suspension;
 use crate::ids::DestinationId;
 use crate::policy::MassFailurePolicy;
 use crate::time::Timestamp;
@@ -40,10 +40,10 @@ pub struct MassFailureGuard {
     attempted: usize,
     failing: usize,
     newly_failing: usize,
-    held_since: Option<Timestamp>,
-    /// When the last hold began and ended.
-    last_hold: Option<(Timestamp, Timestamp)>,
-    /// Whether the destinations have not recovered from the last hold yet.
+    suspended_since: Option<Timestamp>,
+    /// When the last suspension began and ended.
+    last_suspension: Option<(Timestamp, Timestamp)>,
+    /// Whether the destinations have not recovered from the last suspension yet.
     is_recovering: bool,
 }
 
@@ -55,11 +55,11 @@ struct Recent {
     last_failed: bool,
 }
 
-/// The beginning or end of a hold, for the operator's alert.
+/// The beginning or end of a suspension, for the operator's alert.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HoldChange {
+pub struct SuspensionChange {
     /// Whether transitions are suspended from now on.
-    pub hold: Hold,
+    pub suspension: Suspension,
     /// Destinations attempted within the window.
     pub attempted: usize,
     /// The attempted destinations whose last attempt failed.
@@ -90,20 +90,20 @@ impl MassFailureGuard {
             attempted: 0,
             failing: 0,
             newly_failing: 0,
-            held_since: None,
-            last_hold: None,
+            suspended_since: None,
+            last_suspension: None,
             is_recovering: false,
         }
     }
 
     /// Whether transitions are suspended now.
-    pub fn hold(&self) -> Hold {
-        if self.held_since.is_some() { Hold::Held } else { Hold::Released }
+    pub fn suspension(&self) -> Suspension {
+        if self.suspended_since.is_some() { Suspension::On } else { Suspension::Off }
     }
 
-    /// Since when transitions are held; `None` where they are not.
-    pub fn held_since(&self) -> Option<Timestamp> {
-        self.held_since
+    /// Since when transitions are suspended; `None` if they are not.
+    pub fn suspended_since(&self) -> Option<Timestamp> {
+        self.suspended_since
     }
 
     /// Takes in a settled attempt. Pass faults of our own as failures: they are
@@ -113,7 +113,7 @@ impl MassFailureGuard {
         destination: DestinationId,
         failed: bool,
         now: Timestamp,
-    ) -> Option<HoldChange> {
+    ) -> Option<SuspensionChange> {
         self.advance(now);
         let recent = self.recent.entry(destination).or_default();
         let before = *recent;
@@ -126,8 +126,8 @@ impl MassFailureGuard {
         self.judge(now)
     }
 
-    /// Advances the time: a hold also ends when nothing is attempted any more.
-    pub fn tick(&mut self, now: Timestamp) -> Option<HoldChange> {
+    /// Advances the time: a suspension also ends when nothing is attempted any more.
+    pub fn tick(&mut self, now: Timestamp) -> Option<SuspensionChange> {
         self.advance(now);
         self.judge(now)
     }
@@ -169,55 +169,55 @@ impl MassFailureGuard {
         });
     }
 
-    fn judge(&mut self, now: Timestamp) -> Option<HoldChange> {
+    fn judge(&mut self, now: Timestamp) -> Option<SuspensionChange> {
         let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
         let most = |part| self.policy.share.is_exceeded_by(count(part), count(self.attempted));
-        let hold = match self.held_since {
+        let suspension = match self.suspended_since {
             None if self.attempted >= self.policy.destinations_min && most(self.newly_failing) => {
-                self.held_since = Some(self.outage_began(now));
-                Hold::Held
+                self.suspended_since = Some(self.outage_began(now));
+                Suspension::On
             }
             Some(since) if now.since(since) >= self.policy.hold_max => {
-                (self.held_since, self.last_hold) = (None, None);
+                (self.suspended_since, self.last_suspension) = (None, None);
                 self.rewrite_failures(|failed| failed | BEFORE);
-                Hold::Released
+                Suspension::Off
             }
             Some(since) if !most(self.failing) => {
-                (self.held_since, self.last_hold) = (None, Some((since, now)));
+                (self.suspended_since, self.last_suspension) = (None, Some((since, now)));
                 self.is_recovering = true;
                 self.notice_recovery();
-                Hold::Released
+                Suspension::Off
             }
             None | Some(_) => return None,
         };
-        Some(HoldChange { hold, attempted: self.attempted, failing: self.failing })
+        Some(SuspensionChange { suspension, attempted: self.attempted, failing: self.failing })
     }
 }
 
 impl MassFailureGuard {
-    /// The beginning of the outage that causes a hold. If an earlier hold ended within the last two
+    /// The beginning of the outage that causes a suspension. If an earlier suspension ended within the last two
     /// windows, it is the beginning of that one's outage.
     fn outage_began(&self, now: Timestamp) -> Timestamp {
-        match self.last_hold {
+        match self.last_suspension {
             Some((began, ended)) if now.since(ended) < self.policy.window * 2 => began,
             Some(_) | None => now,
         }
     }
 
-    /// Drops the failures of the last hold once the destinations have recovered. Destinations that
+    /// Drops the failures of the last suspension once the destinations have recovered. Destinations that
     /// fail in turns, about half of them at any time, never recover in this sense: their failures
     /// are not new.
     fn notice_recovery(&mut self) {
         let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
         let still =
             self.policy.share.is_exceeded_by(count(self.failing * 2), count(self.attempted));
-        if self.is_recovering && self.held_since.is_none() && !still {
+        if self.is_recovering && self.suspended_since.is_none() && !still {
             self.is_recovering = false;
             self.rewrite_failures(|_| 0);
         }
     }
 
-    /// Rewrites the failure bits after a hold: failures are dropped or, if it lasted too long,
+    /// Rewrites the failure bits after a suspension: failures are dropped or, if it lasted too long,
     /// count as old.
     fn rewrite_failures(&mut self, rewrite: impl Fn(u16) -> u16) {
         for recent in self.recent.values_mut() {
@@ -248,11 +248,11 @@ mod tests {
     }
 
     /// Attempts `failed` destinations that fail and then `ok` others that do not.
-    fn round(guard: &mut MassFailureGuard, failed: u32, ok: u32, now: Timestamp) -> Hold {
+    fn round(guard: &mut MassFailureGuard, failed: u32, ok: u32, now: Timestamp) -> Suspension {
         for n in 0..failed + ok {
             guard.record(destination(n), n < failed, now);
         }
-        guard.hold()
+        guard.suspension()
     }
 
     fn guard() -> MassFailureGuard {
@@ -261,20 +261,25 @@ mod tests {
 
     #[test]
     fn more_than_half_of_twenty_that_begin_to_fail_together_are_held() {
-        for (failed, ok, hold) in [
-            (20, 0, Hold::Held),
-            (11, 9, Hold::Held),
-            (10, 10, Hold::Released),
-            (19, 0, Hold::Released),
-            (100, 101, Hold::Released),
-            (101, 100, Hold::Held),
+        for (failed, ok, suspension) in [
+            (20, 0, Suspension::On),
+            (11, 9, Suspension::On),
+            (10, 10, Suspension::Off),
+            (19, 0, Suspension::Off),
+            (100, 101, Suspension::Off),
+            (101, 100, Suspension::On),
         ] {
             let mut guard = guard();
             // The healthy destinations are attempted first, so that the order does not matter.
             for n in failed..failed + ok {
                 guard.record(destination(n), false, START);
             }
-            assert_eq!(round(&mut guard, failed, ok, START), hold, "{failed} of {}", failed + ok);
+            assert_eq!(
+                round(&mut guard, failed, ok, START),
+                suspension,
+                "{failed} of {}",
+                failed + ok
+            );
         }
     }
 
@@ -285,7 +290,7 @@ mod tests {
             for _ in 0..100 {
                 guard.record(destination(0), true, at(second));
             }
-            assert_eq!(round(&mut guard, 1, 1, at(second)), Hold::Released);
+            assert_eq!(round(&mut guard, 1, 1, at(second)), Suspension::Off);
         }
     }
 
@@ -295,25 +300,28 @@ mod tests {
         // The destinations began to fail one by one, over many minutes.
         for n in 0..30 {
             let now = at(u64::from(n) * 60);
-            assert_eq!(round(&mut guard, n, 30 - n, now), Hold::Released, "{n} of 30");
+            assert_eq!(round(&mut guard, n, 30 - n, now), Suspension::Off, "{n} of 30");
             assert_eq!(guard.tick(now), None);
         }
-        assert_eq!(round(&mut guard, 30, 0, at(30 * 60 + 5)), Hold::Released);
+        assert_eq!(round(&mut guard, 30, 0, at(30 * 60 + 5)), Suspension::Off);
     }
 
     #[test]
     fn the_hold_lasts_while_most_still_fail_and_ends_when_they_recover() {
         let mut guard = guard();
-        assert_eq!(round(&mut guard, 0, 40, START), Hold::Released);
-        assert_eq!(round(&mut guard, 40, 0, at(10)), Hold::Held);
+        assert_eq!(round(&mut guard, 0, 40, START), Suspension::Off);
+        assert_eq!(round(&mut guard, 40, 0, at(10)), Suspension::On);
         for minute in 1..30 {
-            assert_eq!(round(&mut guard, 40, 0, at(10 + minute * 60)), Hold::Held);
+            assert_eq!(round(&mut guard, 40, 0, at(10 + minute * 60)), Suspension::On);
         }
         let mut changes = Vec::new();
         for n in 0..40 {
             changes.extend(guard.record(destination(n), false, at(30 * 60)));
         }
-        assert_eq!(changes, [HoldChange { hold: Hold::Released, attempted: 40, failing: 20 }]);
+        assert_eq!(
+            changes,
+            [SuspensionChange { suspension: Suspension::Off, attempted: 40, failing: 20 }]
+        );
     }
 
     #[test]
@@ -321,29 +329,32 @@ mod tests {
         let mut guard = guard();
         round(&mut guard, 40, 0, START);
         for minute in 1..60 {
-            assert_eq!(round(&mut guard, 40, 0, at(minute * 60)), Hold::Held);
+            assert_eq!(round(&mut guard, 40, 0, at(minute * 60)), Suspension::On);
         }
-        assert_eq!(round(&mut guard, 40, 0, at(60 * 60)), Hold::Released);
-        assert_eq!(round(&mut guard, 40, 0, at(61 * 60)), Hold::Released, "it is no news now");
+        assert_eq!(round(&mut guard, 40, 0, at(60 * 60)), Suspension::Off);
+        assert_eq!(round(&mut guard, 40, 0, at(61 * 60)), Suspension::Off, "it is no news now");
 
         let mut guard = MassFailureGuard::new(MassFailurePolicy::default());
         round(&mut guard, 40, 0, START);
         let change = guard.tick(at(120));
-        assert_eq!(change, Some(HoldChange { hold: Hold::Released, attempted: 0, failing: 0 }));
+        assert_eq!(
+            change,
+            Some(SuspensionChange { suspension: Suspension::Off, attempted: 0, failing: 0 })
+        );
     }
 
     #[test]
     fn a_relapse_within_two_windows_is_the_same_outage() {
         let mut guard = guard();
         round(&mut guard, 0, 40, START);
-        assert_eq!(round(&mut guard, 40, 0, at(10)), Hold::Held);
-        assert_eq!(round(&mut guard, 0, 40, at(100)), Hold::Released);
-        assert_eq!(round(&mut guard, 40, 0, at(110)), Hold::Held, "seconds later");
+        assert_eq!(round(&mut guard, 40, 0, at(10)), Suspension::On);
+        assert_eq!(round(&mut guard, 0, 40, at(100)), Suspension::Off);
+        assert_eq!(round(&mut guard, 40, 0, at(110)), Suspension::On, "seconds later");
         // Failing and recovering every 20 s: `hold_max` counts from the first failure.
         for step in 0..200 {
             let now = 120 + step * 20;
-            assert_eq!(round(&mut guard, 0, 40, at(now)), Hold::Released, "at {now}");
-            let expected = if now < 3_600 { Hold::Held } else { Hold::Released };
+            assert_eq!(round(&mut guard, 0, 40, at(now)), Suspension::Off, "at {now}");
+            let expected = if now < 3_600 { Suspension::On } else { Suspension::Off };
             assert_eq!(round(&mut guard, 40, 0, at(now + 10)), expected, "at {now}");
         }
     }
@@ -352,17 +363,17 @@ mod tests {
     fn destinations_that_fail_in_turns_are_not_held_for_ever() {
         let mut guard = guard();
         round(&mut guard, 0, 40, START);
-        assert_eq!(round(&mut guard, 40, 0, at(10)), Hold::Held);
-        let (mut held, mut dice) = (0, 1_u64);
+        assert_eq!(round(&mut guard, 40, 0, at(10)), Suspension::On);
+        let (mut suspended, mut dice) = (0, 1_u64);
         for second in 100..8_000 {
             for _ in 0..20 {
                 dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 let (n, failed) = ((dice >> 40) % 40, dice >> 63 == 0);
                 guard.record(destination(u32::try_from(n).unwrap()), failed, at(second));
             }
-            held += u32::from(guard.hold() == Hold::Held);
+            suspended += u32::from(guard.suspension() == Suspension::On);
         }
-        assert!(held < 3_700, "held for {held} s");
+        assert!(suspended < 3_700, "suspended for {suspended} s");
     }
 
     #[test]

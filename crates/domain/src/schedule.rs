@@ -82,7 +82,7 @@ impl SlotState {
 const LONG_AGO: Timestamp = Timestamp::from_unix_ms(i64::MIN);
 
 /// How far a delivery has come in its schedule.
-struct Place {
+struct Progress {
     clock: ScheduleClock,
     is_exact: bool,
     /// The next slot, if there is one.
@@ -100,17 +100,17 @@ pub fn schedule(
 ) -> Schedule {
     let run = last_run(delivery, log);
     let is_replay = is_replay(delivery, run, log);
-    let place = place(delivery, run, is_replay);
+    let progress = progress(delivery, run, is_replay);
     let mut slots = Vec::with_capacity(usize::try_from(policy.max).unwrap_or(0) + 1);
-    let mut clock = ScheduleClock { previous_at: place.clock.anchor_at, ..place.clock };
+    let mut clock = ScheduleClock { previous_at: progress.clock.anchor_at, ..progress.clock };
     let mut before: Option<&Attempt> = None;
     for number in 0..=policy.max {
         let made = run.iter().find(|attempt| slot_of(attempt.turn) == Some(number));
-        let due_at = due_at(delivery, number, clock, &place, before, policy);
+        let due_at = due_at(delivery, number, clock, &progress, before, policy);
         let state = match made {
             Some(attempt) if attempt.ending.is_success() => SlotState::Delivered,
             Some(_) => SlotState::Failed,
-            None => unattempted(delivery, (number, due_at), &place, in_flight),
+            None => unattempted(delivery, (number, due_at), &progress, in_flight),
         };
         slots.push(SlotView { number, due_at, state, attempt: made.map(|made| made.number) });
         let attempted_at = made.map(|attempt| attempt.started_at);
@@ -118,10 +118,10 @@ pub fn schedule(
         before = made;
     }
     Schedule {
-        started_at: place.clock.anchor_at,
-        is_exact: place.is_exact && is_whole,
+        started_at: progress.clock.anchor_at,
+        is_exact: progress.is_exact && is_whole,
         is_replay,
-        asked_for_at: place.next.filter(|slot| slot.ahead_of.is_some()).map(|slot| slot.due_at),
+        asked_for_at: progress.next.filter(|slot| slot.ahead_of.is_some()).map(|slot| slot.due_at),
         slots,
     }
 }
@@ -180,13 +180,13 @@ const fn slot_of(turn: Turn) -> Option<u32> {
     }
 }
 
-fn place(delivery: &Delivery, run: &[Attempt], is_replay: bool) -> Place {
+fn progress(delivery: &Delivery, run: &[Attempt], is_replay: bool) -> Progress {
     let first = run.iter().find(|attempt| attempt.turn == Turn::First);
     match delivery.state {
         DeliveryState::Waiting(slot) => {
-            Place { clock: slot.clock, is_exact: slot.number > 0, next: Some(slot) }
+            Progress { clock: slot.clock, is_exact: slot.number > 0, next: Some(slot) }
         }
-        DeliveryState::Queued => Place {
+        DeliveryState::Queued => Progress {
             clock: ScheduleClock::starting_at(delivery.created_at),
             is_exact: false,
             next: Some(Slot::new(
@@ -204,7 +204,7 @@ fn place(delivery: &Delivery, run: &[Attempt], is_replay: bool) -> Place {
             let unknown = run.first().filter(|_| is_replay).map(|attempt| attempt.started_at);
             let at = first.map(|attempt| attempt.started_at).or(unknown);
             let clock = ScheduleClock::starting_at(at.unwrap_or(delivery.created_at));
-            Place { clock, is_exact: first.is_some() || !is_replay, next: None }
+            Progress { clock, is_exact: first.is_some() || !is_replay, next: None }
         }
     }
 }
@@ -214,14 +214,14 @@ fn due_at(
     delivery: &Delivery,
     number: u32,
     clock: ScheduleClock,
-    place: &Place,
+    progress: &Progress,
     before: Option<&Attempt>,
     policy: &RetryPolicy,
 ) -> Timestamp {
-    if let Some(next) = place.next.filter(|next| next.number == number) {
+    if let Some(next) = progress.next.filter(|next| next.number == number) {
         return next.itself().due_at;
     }
-    let Some(spent) = number.checked_sub(1) else { return place.clock.anchor_at };
+    let Some(spent) = number.checked_sub(1) else { return progress.clock.anchor_at };
     let slot = retry::next_slot(clock, spent, LONG_AGO, delivery.id, policy);
     // A `Retry-After` in the response to the previous attempt moves the slot.
     let wish = before.and_then(|attempt| {
@@ -235,7 +235,7 @@ fn due_at(
 fn unattempted(
     delivery: &Delivery,
     (number, due_at): (u32, Timestamp),
-    place: &Place,
+    progress: &Progress,
     in_flight: bool,
 ) -> SlotState {
     match delivery.state {
@@ -246,7 +246,7 @@ fn unattempted(
         | DeliveryState::Cancelled { .. }
         | DeliveryState::Dead { .. } => SlotState::Spent,
         DeliveryState::Queued | DeliveryState::Waiting(_) => {
-            match number.cmp(&place.next.map_or(0, |slot| slot.number)) {
+            match number.cmp(&progress.next.map_or(0, |slot| slot.number)) {
                 Ordering::Less => SlotState::Spent,
                 Ordering::Equal if in_flight => SlotState::InFlight,
                 Ordering::Equal => SlotState::Next,

@@ -156,7 +156,7 @@ fn nearness(threshold: Threshold, circuit: &Circuit, policy: &CircuitPolicy) -> 
 mod tests {
     use super::*;
     use crate::attempt::Verdict;
-    use crate::circuit::Hold;
+    use crate::circuit::Suspension;
     use crate::ids::DeliveryId;
 
     const START: Timestamp = Timestamp::EPOCH;
@@ -166,12 +166,12 @@ mod tests {
         let id = DeliveryId::from_bytes([1; 16]);
         let mut circuit = Circuit::new(START);
         for _ in 0..ok_first {
-            circuit.learn(id, Verdict::Success, START, Hold::Released, policy);
+            circuit.learn(id, Verdict::Success, START, Suspension::Off, policy);
         }
         let mut warnings = Vec::new();
         for n in 1..=failures {
             let before = circuit.clone();
-            circuit.learn(id, Verdict::Failure, START, Hold::Released, policy);
+            circuit.learn(id, Verdict::Failure, START, Suspension::Off, policy);
             warnings.extend(newly_near(&before, &circuit, policy).map(|warning| (n, warning)));
         }
         warnings
@@ -213,8 +213,8 @@ mod tests {
         let policy = CircuitPolicy::default();
         let id = DeliveryId::from_bytes([1; 16]);
         let mut circuit = Circuit::new(START);
-        circuit.learn(id, Verdict::Success, START, Hold::Released, &policy);
-        circuit.learn(id, Verdict::Failure, START, Hold::Released, &policy);
+        circuit.learn(id, Verdict::Success, START, Suspension::Off, &policy);
+        circuit.learn(id, Verdict::Failure, START, Suspension::Off, &policy);
         let now = START.saturating_add(Duration::from_secs(3_600));
         let shown = thresholds(&circuit, now, &policy);
         assert_eq!(

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use postrider_domain::attempt::Verdict;
-use postrider_domain::circuit::{Admission, Circuit, Hold, StateName};
+use postrider_domain::circuit::{Admission, Circuit, StateName, Suspension};
 use postrider_domain::ids::DeliveryId;
 use postrider_domain::policy::CircuitPolicy;
 use postrider_domain::time::Timestamp;
@@ -39,8 +39,8 @@ struct Note {
 const MINUTE: Duration = Duration::from_secs(60);
 
 impl Notebook {
-    fn note(&mut self, arrived: bool, at: Timestamp, held: bool) {
-        self.since_reset.push(Note { arrived, at, to_be_taken_back: held && !arrived });
+    fn note(&mut self, arrived: bool, at: Timestamp, suspended: bool) {
+        self.since_reset.push(Note { arrived, at, to_be_taken_back: suspended && !arrived });
     }
 
     fn counted(&self) -> u64 {
@@ -82,11 +82,11 @@ impl Notebook {
 
     /// "Frozen when consecutive failures are over 2,000 and the last success is over 72 hours ago,
     /// or at 50,000 consecutive failures in any time."
-    fn judge_frozen(&mut self, now: Timestamp, held: bool, policy: &CircuitPolicy) {
+    fn judge_frozen(&mut self, now: Timestamp, suspended: bool, policy: &CircuitPolicy) {
         let n = self.consecutive_failures();
         let quiet = now.since(self.last_success.unwrap_or(START));
         let by_time = n > policy.freeze_over_consecutive && quiet > policy.freeze_after;
-        if !held && (by_time || n >= policy.freeze_consecutive) {
+        if !suspended && (by_time || n >= policy.freeze_consecutive) {
             self.frozen = true;
             self.probe = None;
         }
@@ -94,11 +94,11 @@ impl Notebook {
 
     /// "Disabled when more than 70 % of more than 100 attempts since the last reset failed, or at
     /// 2,000 consecutive failures." "Only a failed attempt can disable a destination."
-    fn judge_disabled(&mut self, now: Timestamp, held: bool, policy: &CircuitPolicy) {
+    fn judge_disabled(&mut self, now: Timestamp, suspended: bool, policy: &CircuitPolicy) {
         let attempts = self.counted();
         let share = self.failures() * 100 > attempts * 70 && attempts > policy.disable_grace;
         let row = self.consecutive_failures() >= policy.disable_consecutive;
-        if !held && !self.frozen && !self.disabled && (share || row) {
+        if !suspended && !self.frozen && !self.disabled && (share || row) {
             self.disabled = true;
             (self.disabled_at, self.ten_minutes_from) = (Some(now), Some(now));
         }
@@ -108,24 +108,31 @@ impl Notebook {
         *self = Notebook { last_success: self.last_success, ..Notebook::default() };
     }
 
-    fn settled(&mut self, who: u8, arrived: bool, now: Timestamp, held: bool, p: &CircuitPolicy) {
+    fn settled(
+        &mut self,
+        who: u8,
+        arrived: bool,
+        now: Timestamp,
+        suspended: bool,
+        p: &CircuitPolicy,
+    ) {
         if arrived {
             self.last_success = Some(now);
             if self.disabled && !self.frozen {
                 return self.reset();
             }
         }
-        self.note(arrived, now, held);
+        self.note(arrived, now, suspended);
         let was_probe = self.probe.is_some_and(|(probe, _)| probe == who);
         if arrived {
             return;
         }
-        self.judge_frozen(now, held, p);
+        self.judge_frozen(now, suspended, p);
         if was_probe && !self.frozen {
             self.probe = None;
             self.ten_minutes_from = Some(now);
         }
-        self.judge_disabled(now, held, p);
+        self.judge_disabled(now, suspended, p);
     }
 
     fn may_probe(&self, now: Timestamp, policy: &CircuitPolicy) -> bool {
@@ -150,7 +157,7 @@ enum Step {
     Probe { who: u8 },
     Enable,
     Freeze,
-    Hold(bool),
+    Suspend(bool),
     Crash,
 }
 
@@ -164,7 +171,7 @@ fn any_step(times: u16) -> impl Strategy<Value = Step> {
         4 => (0u8..3).prop_map(|who| Step::Probe { who }),
         1 => Just(Step::Enable),
         1 => Just(Step::Freeze),
-        1 => any::<bool>().prop_map(Step::Hold),
+        1 => any::<bool>().prop_map(Step::Suspend),
         1 => Just(Step::Crash),
     ]
 }
@@ -176,13 +183,13 @@ fn id(who: u8) -> DeliveryId {
 /// Runs both and compares after every single outcome.
 fn agree(steps: Vec<Step>, policy: &CircuitPolicy) -> Result<(), TestCaseError> {
     let (mut circuit, mut notebook) = (Circuit::new(START), Notebook::default());
-    let (mut now, mut held) = (START, false);
+    let (mut now, mut suspended) = (START, false);
     for step in steps {
-        let hold = if held { Hold::Held } else { Hold::Released };
+        let suspension = if suspended { Suspension::On } else { Suspension::Off };
         match step {
             Step::Settle { who, verdict, times } => {
                 for _ in 0..times {
-                    settle(&mut circuit, &mut notebook, (who, verdict), now, hold, policy);
+                    settle(&mut circuit, &mut notebook, (who, verdict), now, suspension, policy);
                     prop_assert_eq!(circuit.state_name(), notebook.shown(), "{:?}", step);
                 }
             }
@@ -202,14 +209,14 @@ fn agree(steps: Vec<Step>, policy: &CircuitPolicy) -> Result<(), TestCaseError> 
                 circuit.freeze(None, now);
                 (notebook.frozen, notebook.probe) = (true, None);
             }
-            Step::Hold(true) if !held => {
-                held = true;
+            Step::Suspend(true) if !suspended => {
+                suspended = true;
                 circuit.suspend(now.saturating_sub(MINUTE), now);
                 notebook.suspended(now);
             }
-            Step::Hold(on) => {
-                held = on;
-                if !held {
+            Step::Suspend(on) => {
+                suspended = on;
+                if !suspended {
                     circuit.take_back();
                     notebook.resumed();
                 }
@@ -221,7 +228,7 @@ fn agree(steps: Vec<Step>, policy: &CircuitPolicy) -> Result<(), TestCaseError> 
                 }
             }
         }
-        ask(&mut circuit, &mut notebook, now, held, policy)?;
+        ask(&mut circuit, &mut notebook, now, suspended, policy)?;
     }
     Ok(())
 }
@@ -231,21 +238,21 @@ fn settle(
     notebook: &mut Notebook,
     (who, verdict): (u8, u8),
     now: Timestamp,
-    hold: Hold,
+    suspension: Suspension,
     policy: &CircuitPolicy,
 ) {
-    let held = hold == Hold::Held;
+    let suspended = suspension == Suspension::On;
     let verdict = match verdict {
         0..4 => {
-            notebook.settled(who, true, now, held, policy);
+            notebook.settled(who, true, now, suspended, policy);
             Verdict::Success
         }
         4..18 => {
-            notebook.settled(who, false, now, held, policy);
+            notebook.settled(who, false, now, suspended, policy);
             Verdict::Failure
         }
         18 => {
-            notebook.note(false, now, held);
+            notebook.note(false, now, suspended);
             (notebook.frozen, notebook.probe) = (true, None);
             Verdict::Gone
         }
@@ -256,7 +263,7 @@ fn settle(
             Verdict::OwnFault
         }
     };
-    circuit.learn(id(who), verdict, now, hold, policy);
+    circuit.learn(id(who), verdict, now, suspension, policy);
 }
 
 /// Asks both for admission, and checks that the answers agree.
@@ -264,13 +271,13 @@ fn ask(
     circuit: &mut Circuit,
     notebook: &mut Notebook,
     now: Timestamp,
-    held: bool,
+    suspended: bool,
     policy: &CircuitPolicy,
 ) -> Result<(), TestCaseError> {
-    let hold = if held { Hold::Held } else { Hold::Released };
-    let (admission, _) = circuit.ask(now, hold, policy);
+    let suspension = if suspended { Suspension::On } else { Suspension::Off };
+    let (admission, _) = circuit.ask(now, suspension, policy);
     if !notebook.frozen {
-        notebook.judge_frozen(now, held, policy);
+        notebook.judge_frozen(now, suspended, policy);
     }
     prop_assert_eq!(circuit.state_name(), notebook.shown());
     prop_assert_eq!(circuit.counters.attempts, notebook.counted());

@@ -34,7 +34,7 @@ const TRACEPARENT: HeaderName = HeaderName::from_static(trace::HEADER);
 
 /// Everything that one attempt needs.
 #[derive(Debug, Clone)]
-pub(crate) struct Job {
+pub(crate) struct AttemptPlan {
     pub(crate) delivery: DeliveryId,
     /// The number of the attempt of this delivery, from 1.
     pub(crate) number: u32,
@@ -47,9 +47,9 @@ pub(crate) struct Job {
 /// Carries out attempts, each in a task of its own. Hides the type of the transport.
 pub(crate) trait Runner: Send + Sync + 'static {
     /// Begins an attempt; its outcome is sent to the core.
-    fn begin(&self, job: Job, report: mpsc::UnboundedSender<Input>);
+    fn begin(&self, plan: AttemptPlan, report: mpsc::UnboundedSender<Input>);
     /// Begins a test send; its outcome is sent to the caller.
-    fn begin_test(&self, job: Job, report: tokio::sync::oneshot::Sender<Finished>);
+    fn begin_test(&self, plan: AttemptPlan, report: tokio::sync::oneshot::Sender<Finished>);
 }
 
 /// Runs attempts over a transport.
@@ -61,23 +61,23 @@ pub(crate) struct TransportRunner<T> {
 }
 
 impl<T: Transport> Runner for TransportRunner<T> {
-    fn begin(&self, job: Job, report: mpsc::UnboundedSender<Input>) {
+    fn begin(&self, plan: AttemptPlan, report: mpsc::UnboundedSender<Input>) {
         let (transport, clock) = (Arc::clone(&self.transport), Arc::clone(&self.clock));
         let spans = self.spans.clone();
-        self.background.spawn(job.event.bytes() >= LARGE_BYTES, async move {
-            let delivery = job.delivery;
-            let finished = run(&*transport, &*clock, spans.as_deref(), job).await;
+        self.background.spawn(plan.event.bytes() >= LARGE_BYTES, async move {
+            let delivery = plan.delivery;
+            let finished = run(&*transport, &*clock, spans.as_deref(), plan).await;
             // Sending fails only after the engine has shut down: then nothing is settled.
             drop(report.send(Input::Finished(delivery, Attempted::Ended(finished))));
         });
     }
 
-    fn begin_test(&self, job: Job, report: tokio::sync::oneshot::Sender<Finished>) {
+    fn begin_test(&self, plan: AttemptPlan, report: tokio::sync::oneshot::Sender<Finished>) {
         let (transport, clock) = (Arc::clone(&self.transport), Arc::clone(&self.clock));
         let spans = self.spans.clone();
         tokio::spawn(async move {
             // The caller may have gone away.
-            drop(report.send(run(&*transport, &*clock, spans.as_deref(), job).await));
+            drop(report.send(run(&*transport, &*clock, spans.as_deref(), plan).await));
         });
     }
 }
@@ -86,59 +86,65 @@ async fn run<T: Transport>(
     transport: &T,
     clock: &dyn Clock,
     spans: Option<&dyn Spans>,
-    job: Job,
+    plan: AttemptPlan,
 ) -> Finished {
     let started_at = clock.now();
-    let keys = match &job.prepared.keys {
+    let keys = match &plan.prepared.keys {
         Ok(keys) => keys,
         Err(error) => return own_fault(started_at, error.to_string()),
     };
-    let Some(target) = &job.target else {
+    let Some(target) = &plan.target else {
         return own_fault(started_at, "the URL cannot be put into a request".to_owned());
     };
     // Client certificate, token and headers belong to the subscription's current URL: never send
     // them to another.
-    let is_own = target.destination() == job.prepared.subscription.destination;
+    let is_own = target.destination() == plan.prepared.subscription.destination;
     let target = keys.target.as_ref().filter(|_| is_own).unwrap_or(target);
-    let context = TraceContext::of_attempt(job.event.event.trace, job.delivery, job.number);
+    let context = TraceContext::of_attempt(plan.event.event.trace, plan.delivery, plan.number);
     // Receivers compare `webhook-timestamp` with their own clocks, so it is the time of day.
     let times = (started_at, clock.wall());
-    let request = request(&job, keys, Arc::clone(target), context, times);
+    let request = request(&plan, keys, Arc::clone(target), context, times);
     let mut finished = transport.send(request).await;
     scrub(&mut finished, keys);
     if let Some(spans) = spans.filter(|_| context.is_sampled()) {
-        tell(spans, context, &job, target, &finished);
+        tell(spans, context, &plan, target, &finished);
     }
     finished
 }
 
 /// Reports an attempt as a span, if its trace is recorded.
-fn tell(spans: &dyn Spans, context: TraceContext, job: &Job, target: &Target, finished: &Finished) {
+fn tell(
+    spans: &dyn Spans,
+    context: TraceContext,
+    plan: &AttemptPlan,
+    target: &Target,
+    finished: &Finished,
+) {
     let ended = spans.now();
     let took = u64::try_from(finished.timings.total.as_nanos()).unwrap_or(u64::MAX);
     spans.attempted(AttemptSpan {
         context,
-        parent: job.event.event.trace.map(|event| event.span()),
-        tenant: &job.event.event.tenant,
-        event: &job.event.event.id,
-        kind: &job.event.event.kind,
-        delivery: job.delivery,
+        parent: plan.event.event.trace.map(|event| event.span()),
+        tenant: &plan.event.event.tenant,
+        event: &plan.event.event.id,
+        kind: &plan.event.event.kind,
+        delivery: plan.delivery,
         destination: target.destination(),
         url: target.url(),
-        number: job.number,
+        number: plan.number,
         finished,
         time: (ended.saturating_sub(took), ended),
     });
 }
 
 pub(crate) fn request(
-    job: &Job,
+    plan: &AttemptPlan,
     keys: &Keys,
     target: Arc<Target>,
     context: TraceContext,
     (now, wall): (Timestamp, Timestamp),
 ) -> Request {
-    let Job { delivery, event, prepared, limits, .. } = job;
+    let AttemptPlan { delivery, event, prepared, limits, .. } = plan;
     let payload = event.payload(&prepared.subscription, *delivery);
     let (id, seconds) = (delivery.to_string(), wall.as_unix_seconds());
     let signed = signature::sign(keys.secrets.valid_at(now), &id, seconds, &payload.body);

@@ -23,7 +23,7 @@ use postrider_transport::{ClientIdentity, Target};
 use zeroize::Zeroizing;
 
 use crate::own_limits::OwnLimits;
-use crate::quotas::Holdings;
+use crate::quotas::SubscriptionSums;
 
 /// Opens the sealed credentials of a subscription. The layer above defines how they are sealed.
 pub trait Credentials: Send + Sync + 'static {
@@ -85,7 +85,7 @@ pub(crate) struct Directory {
     index: RwLock<SubscriptionIndex>,
     prepared: RwLock<HashMap<SubscriptionId, Arc<Prepared>>>,
     /// The sums over the subscriptions of each tenant.
-    pub(crate) holdings: Holdings,
+    pub(crate) subscription_sums: SubscriptionSums,
     /// Limits that tenants have of their own.
     pub(crate) own_limits: Arc<OwnLimits>,
     /// All changes of the configuration up to this version are applied.
@@ -100,7 +100,7 @@ impl Directory {
             credentials,
             index: RwLock::default(),
             prepared: RwLock::default(),
-            holdings: Holdings::default(),
+            subscription_sums: SubscriptionSums::default(),
             own_limits: Arc::default(),
             version: AtomicU64::new(0),
             over_budget: AtomicU64::new(0),
@@ -109,7 +109,7 @@ impl Directory {
 
     /// Adds or replaces a subscription.
     pub(crate) fn put(&self, record: &SubscriptionRecord) {
-        self.holdings.put(record);
+        self.subscription_sums.put(record);
         let subscription = Arc::new(record.subscription.clone());
         let prepared = Arc::new(self.prepare(record, Arc::clone(&subscription)));
         // Insert here first: every subscription that an event matches must be ready to send.
@@ -118,7 +118,7 @@ impl Directory {
     }
 
     pub(crate) fn remove(&self, tenant: &TenantId, id: SubscriptionId) {
-        self.holdings.remove(tenant, id);
+        self.subscription_sums.remove(tenant, id);
         write(&self.index).remove(tenant, id);
         write(&self.prepared).remove(&id);
     }

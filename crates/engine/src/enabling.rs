@@ -7,7 +7,7 @@ use postrider_domain::policy::RecoveryMode;
 use postrider_domain::time::Timestamp;
 use postrider_store::{DeliveryFilter, ReplayJob};
 
-use crate::cluster::Question;
+use crate::cluster::PeerRequest;
 use crate::core::{Command, OnDestination, Reopening};
 use crate::handle::{CommandError, EngineHandle};
 use crate::new_replay::NewReplay;
@@ -56,9 +56,9 @@ impl EngineHandle {
             self.admit_replay(tenant, true).await?;
         }
         let (owner, reason) = (tenant.clone(), wish.reason.clone());
-        let question = Question::Enable { tenant: owner, destination, reason, how };
+        let request = PeerRequest::Enable { tenant: owner, destination, reason, how };
         let here = || self.enable_here(tenant, destination, wish.reason.clone(), how);
-        let enabled = self.at_owner(tenant, destination, question, here).await?;
+        let enabled = self.at_owner(tenant, destination, request, here).await?;
         let Some(since) = wish.dead_since else { return Ok((enabled, None)) };
         let now = self.shared.clock.now();
         let filter = DeliveryFilter {

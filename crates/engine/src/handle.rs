@@ -20,7 +20,7 @@ use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 use crate::attempt::Runner;
 use crate::background::{Background, LARGE_BATCH, LARGE_BYTES, LARGE_FAN_OUT};
-use crate::cluster::{Done, Post, Question, Refresher, is_cancelled};
+use crate::cluster::{Done, Mailbox, PeerRequest, Refresher, is_cancelled};
 use crate::core::{
     Command, DeliveryCommand, Gauges, Input, OnDelivery, OnDestination, OnReplay, ReplayChange,
     TenantOverlay, View,
@@ -32,7 +32,7 @@ use crate::live::EngineEvent;
 use crate::new_replay::NewReplay;
 pub use crate::refusal::CommandError;
 use crate::trial::Elsewhere;
-use crate::upkeep::ToHolder;
+use crate::upkeep::ToLeaseHolder;
 
 /// The current state of a destination, including what only memory has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,9 +78,9 @@ pub(crate) struct Shared {
     /// Test sends to destinations of other nodes.
     pub(crate) elsewhere: Elsewhere,
     /// The mailbox for requests to other nodes; `None` if there can be none.
-    pub(crate) post: Option<Arc<Post>>,
+    pub(crate) mailbox: Option<Arc<Mailbox>>,
     /// The task that renews the leases of our shards.
-    pub(crate) holder: mpsc::UnboundedSender<ToHolder>,
+    pub(crate) holder: mpsc::UnboundedSender<ToLeaseHolder>,
     /// Where large work is done.
     pub(crate) background: Background,
 }
@@ -111,7 +111,7 @@ impl EngineHandle {
             return Err(IngestError::Stopping);
         }
         let (ingest, tenant) = (Arc::clone(&self.shared.ingest), tenant.clone());
-        let (held, _) = self.shared.directory.holdings.of(&tenant);
+        let (held, _) = self.shared.directory.subscription_sums.of(&tenant);
         // In a task of its own, so that nothing stays half done if the caller goes away.
         let is_large = is_large(&events, usize::try_from(held.count).unwrap_or(usize::MAX));
         let work = async move { ingest.ingest(&tenant, events).await };
@@ -129,13 +129,13 @@ impl EngineHandle {
         &self,
         tenant: &TenantId,
         destination: DestinationId,
-        question: Question,
+        request: PeerRequest,
         here: impl Fn() -> F,
     ) -> Result<Destination, CommandError>
     where
         F: Future<Output = Result<Destination, CommandError>>,
     {
-        match self.routed(destination.shard(), question, here).await? {
+        match self.routed(destination.shard(), request, here).await? {
             Done::Here(destination) => Ok(destination),
             Done::Elsewhere => self.read_destination(tenant, destination).await,
         }
@@ -149,9 +149,9 @@ impl EngineHandle {
         reason: Option<String>,
     ) -> Result<Destination, CommandError> {
         let (owner, why) = (tenant.clone(), reason.clone());
-        let question = Question::Freeze { tenant: owner, destination, reason: why };
+        let request = PeerRequest::Freeze { tenant: owner, destination, reason: why };
         let here = || self.freeze_here(tenant, destination, reason.clone());
-        self.at_owner(tenant, destination, question, here).await
+        self.at_owner(tenant, destination, request, here).await
     }
 
     pub(crate) async fn freeze_here(
@@ -174,9 +174,9 @@ impl EngineHandle {
         delivery: DeliveryId,
     ) -> Result<Delivery, CommandError> {
         let shard = self.shard_of(tenant, delivery).await?;
-        let question = Question::Cancel { tenant: tenant.clone(), delivery };
+        let request = PeerRequest::Cancel { tenant: tenant.clone(), delivery };
         match self
-            .routed(shard, question, || self.change_here(tenant, delivery, DeliveryCommand::Cancel))
+            .routed(shard, request, || self.change_here(tenant, delivery, DeliveryCommand::Cancel))
             .await?
         {
             Done::Here(delivery) => Ok(delivery),
@@ -191,9 +191,9 @@ impl EngineHandle {
         delivery: DeliveryId,
     ) -> Result<Delivery, CommandError> {
         let shard = self.shard_of(tenant, delivery).await?;
-        let question = Question::Replay { tenant: tenant.clone(), delivery };
+        let request = PeerRequest::Replay { tenant: tenant.clone(), delivery };
         match self
-            .routed(shard, question, || self.change_here(tenant, delivery, DeliveryCommand::Replay))
+            .routed(shard, request, || self.change_here(tenant, delivery, DeliveryCommand::Replay))
             .await?
         {
             Done::Here(delivery) => Ok(delivery),
@@ -210,9 +210,9 @@ impl EngineHandle {
         delivery: DeliveryId,
     ) -> Result<Delivery, CommandError> {
         let shard = self.shard_of(tenant, delivery).await?;
-        let question = Question::Retry { tenant: tenant.clone(), delivery };
+        let request = PeerRequest::Retry { tenant: tenant.clone(), delivery };
         match self
-            .routed(shard, question, || self.change_here(tenant, delivery, DeliveryCommand::Retry))
+            .routed(shard, request, || self.change_here(tenant, delivery, DeliveryCommand::Retry))
             .await?
         {
             Done::Here(delivery) => Ok(delivery),
@@ -276,8 +276,8 @@ impl EngineHandle {
             self.admit_replay(tenant, true).await?;
             self.shared.store.put_replay(&job).await?;
         }
-        let question = Question::RunJob { tenant: tenant.clone(), id: job.id };
-        match self.routed(job.shard(), question, || self.run_job_here(job.clone())).await {
+        let request = PeerRequest::RunJob { tenant: tenant.clone(), id: job.id };
+        match self.routed(job.shard(), request, || self.run_job_here(job.clone())).await {
             Ok(Done::Here(job)) => Ok(job),
             // The next owner of its shard finds the job in the store.
             Ok(Done::Elsewhere) | Err(CommandError::Moved) => Ok(job),
@@ -322,13 +322,13 @@ impl EngineHandle {
     /// The ledger of a tenant, or of all tenants: from the store, corrected by what is in flight
     /// now.
     pub async fn ledger(&self, tenant: Option<&TenantId>) -> Result<Ledger, CommandError> {
-        let mut flying = self.overlay_here(tenant.cloned()).await?;
+        let mut in_flight = self.overlay_here(tenant.cloned()).await?;
         let elsewhere = self.overlay_elsewhere(tenant).await;
-        flying.queued += elsewhere.queued;
-        flying.waiting += elsewhere.waiting;
+        in_flight.queued += elsewhere.queued;
+        in_flight.waiting += elsewhere.waiting;
         let mut ledger = self.shared.store.ledger(tenant).await?;
         let (queued, waiting) =
-            (flying.queued.min(ledger.queued), flying.waiting.min(ledger.waiting));
+            (in_flight.queued.min(ledger.queued), in_flight.waiting.min(ledger.waiting));
         ledger.queued -= queued;
         ledger.waiting -= waiting;
         ledger.in_flight += queued + waiting;
@@ -345,7 +345,7 @@ impl EngineHandle {
     /// The deliveries of a tenant that are in flight now and match a filter, newest first: those
     /// with identifiers below `below`, at most `limit`. Being in flight is not stored, so every
     /// node is asked.
-    pub async fn flying(
+    pub async fn list_in_flight(
         &self,
         tenant: &TenantId,
         filter: DeliveryFilter,
@@ -353,14 +353,14 @@ impl EngineHandle {
         limit: usize,
     ) -> Result<Vec<Delivery>, CommandError> {
         let filter = DeliveryFilter { state: None, ..filter };
-        let mut flying = self.flying_elsewhere(tenant, &filter, below, limit).await?;
-        flying.extend(self.flying_here(tenant, filter, below, limit).await?);
-        flying.sort_by_key(|delivery| std::cmp::Reverse(delivery.id));
-        flying.truncate(limit);
-        Ok(flying)
+        let mut in_flight = self.list_in_flight_elsewhere(tenant, &filter, below, limit).await?;
+        in_flight.extend(self.list_in_flight_here(tenant, filter, below, limit).await?);
+        in_flight.sort_by_key(|delivery| std::cmp::Reverse(delivery.id));
+        in_flight.truncate(limit);
+        Ok(in_flight)
     }
 
-    pub(crate) async fn flying_here(
+    pub(crate) async fn list_in_flight_here(
         &self,
         tenant: &TenantId,
         filter: DeliveryFilter,
@@ -416,7 +416,7 @@ impl EngineHandle {
     }
 
     /// The shards that this node holds.
-    pub async fn holding(&self) -> Result<Arc<ShardLeases>, CommandError> {
+    pub async fn leases(&self) -> Result<Arc<ShardLeases>, CommandError> {
         self.ask(|reply| Command::View(View::ShardLeases { reply })).await
     }
 
@@ -511,9 +511,9 @@ impl EngineHandle {
         change: ReplayChange,
     ) -> Result<ReplayJob, CommandError> {
         let job = self.shared.store.replay(tenant, id).await?.ok_or(CommandError::NotFound)?;
-        let question = Question::ChangeJob { tenant: tenant.clone(), id, change };
+        let request = PeerRequest::ChangeJob { tenant: tenant.clone(), id, change };
         let here = || self.change_job_here(tenant, id, change);
-        match self.routed(job.shard(), question, here).await? {
+        match self.routed(job.shard(), request, here).await? {
             Done::Here(job) => Ok(job),
             Done::Elsewhere => {
                 let job = self.shared.store.replay(tenant, id).await?;

@@ -16,15 +16,15 @@ use tokio::sync::oneshot;
 
 use crate::handle::EngineHandle;
 
-/// Waiting jobs of one tenant.
+/// Waiting computations of one tenant.
 const TENANT_WAITING_MAX: usize = 16;
-/// Waiting jobs of all tenants.
+/// Waiting computations of all tenants.
 const WAITING_MAX: usize = 512;
 
 /// The increase of a thread's niceness; on Linux it applies to the calling thread only.
 const LOWEST_PRIORITY: i32 = 19;
 
-/// Why a job was not taken.
+/// Why a computation was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Busy {
     /// The tenant has as many waiting as it may.
@@ -44,7 +44,7 @@ impl Busy {
     }
 }
 
-type Job = Box<dyn FnOnce() + Send>;
+type Computation = Box<dyn FnOnce() + Send>;
 
 /// The threads and their queue.
 pub(crate) struct Heavy {
@@ -54,14 +54,14 @@ pub(crate) struct Heavy {
 struct Shared {
     threads: usize,
     tenant_threads: usize,
-    lines: Mutex<Lines>,
+    queues: Mutex<TenantQueues>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Lines {
-    of: HashMap<TenantId, Line>,
-    /// Tenants that have a waiting job and may have one more running.
+struct TenantQueues {
+    of: HashMap<TenantId, TenantQueue>,
+    /// Tenants that have a waiting computation and may have one more running.
     ring: VecDeque<TenantId>,
     waiting: usize,
     started: usize,
@@ -70,8 +70,8 @@ struct Lines {
 }
 
 #[derive(Default)]
-struct Line {
-    jobs: VecDeque<Job>,
+struct TenantQueue {
+    computations: VecDeque<Computation>,
     running: usize,
     in_ring: bool,
 }
@@ -82,13 +82,13 @@ impl Heavy {
     pub(crate) fn new(threads: Option<usize>) -> Self {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let threads = threads.unwrap_or_else(|| cores().saturating_sub(1)).max(1);
-        let lines = Mutex::default();
+        let queues = Mutex::default();
         let tenant_threads = threads.div_ceil(2);
-        let shared = Shared { threads, tenant_threads, lines, changed: Condvar::new() };
+        let shared = Shared { threads, tenant_threads, queues, changed: Condvar::new() };
         Heavy { shared: Arc::new(shared) }
     }
 
-    /// Runs a job when it is the tenant's turn. If the caller goes away before that, the job is
+    /// Runs a computation when it is the tenant's turn. If the caller goes away before that, it is
     /// dropped.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
@@ -96,44 +96,44 @@ impl Heavy {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Busy> {
         let (reply, answer) = oneshot::channel();
-        let job = move || {
+        let computation = move || {
             if !reply.is_closed() {
                 drop(reply.send(work()));
             }
         };
-        self.add(tenant, Box::new(job))?;
-        // No answer means that the job has panicked: it should not be repeated at once.
+        self.add(tenant, Box::new(computation))?;
+        // No answer means that the computation has panicked: it should not be repeated at once.
         answer.await.map_err(|_| Busy::All)
     }
 
-    fn add(&self, tenant: &TenantId, job: Job) -> Result<(), Busy> {
-        let mut lines = self.shared.lines();
-        if lines.waiting >= WAITING_MAX {
+    fn add(&self, tenant: &TenantId, computation: Computation) -> Result<(), Busy> {
+        let mut queues = self.shared.queues();
+        if queues.waiting >= WAITING_MAX {
             return Err(Busy::All);
         }
-        let line = lines.of.entry(tenant.clone()).or_default();
-        if line.jobs.len() >= TENANT_WAITING_MAX {
+        let queue = queues.of.entry(tenant.clone()).or_default();
+        if queue.computations.len() >= TENANT_WAITING_MAX {
             return Err(Busy::Tenant);
         }
-        line.jobs.push_back(job);
-        lines.waiting += 1;
-        lines.enter_ring(tenant, self.shared.tenant_threads);
-        if lines.idle == 0 && lines.started < self.shared.threads {
-            lines.started += 1;
+        queue.computations.push_back(computation);
+        queues.waiting += 1;
+        queues.enter_ring(tenant, self.shared.tenant_threads);
+        if queues.idle == 0 && queues.started < self.shared.threads {
+            queues.started += 1;
             let shared = Arc::clone(&self.shared);
             let thread = std::thread::Builder::new().name("matching".to_owned());
             if thread.spawn(move || shared.work()).is_err() {
-                // Without any thread no job would ever run.
-                lines.started -= 1;
-                if lines.started == 0 {
-                    lines.of.remove(tenant);
-                    lines.ring.retain(|other| other != tenant);
-                    lines.waiting = lines.of.values().map(|line| line.jobs.len()).sum();
+                // Without any thread no computation would ever run.
+                queues.started -= 1;
+                if queues.started == 0 {
+                    queues.of.remove(tenant);
+                    queues.ring.retain(|other| other != tenant);
+                    queues.waiting = queues.of.values().map(|queue| queue.computations.len()).sum();
                     return Err(Busy::All);
                 }
             }
         }
-        drop(lines);
+        drop(queues);
         self.shared.changed.notify_one();
         Ok(())
     }
@@ -153,65 +153,65 @@ impl EngineHandle {
 
 impl Drop for Heavy {
     fn drop(&mut self) {
-        self.shared.lines().is_over = true;
+        self.shared.queues().is_over = true;
         self.shared.changed.notify_all();
     }
 }
 
 impl Shared {
-    fn lines(&self) -> MutexGuard<'_, Lines> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    fn queues(&self) -> MutexGuard<'_, TenantQueues> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The loop of one thread, until the engine shuts down.
     fn work(&self) {
         // If the system does not allow it, the thread runs at normal priority.
         rustix::process::nice(LOWEST_PRIORITY).ok();
-        let mut lines = self.lines();
-        while !lines.is_over {
-            let Some((tenant, job)) = lines.take(self.tenant_threads) else {
-                lines.idle += 1;
-                lines = self.changed.wait(lines).unwrap_or_else(PoisonError::into_inner);
-                lines.idle -= 1;
+        let mut queues = self.queues();
+        while !queues.is_over {
+            let Some((tenant, computation)) = queues.take(self.tenant_threads) else {
+                queues.idle += 1;
+                queues = self.changed.wait(queues).unwrap_or_else(PoisonError::into_inner);
+                queues.idle -= 1;
                 continue;
             };
-            drop(lines);
-            // If the job panics, its caller is notified by the dropped channel.
-            drop(catch_unwind(AssertUnwindSafe(job)));
-            lines = self.lines();
-            lines.ended(&tenant, self.tenant_threads);
+            drop(queues);
+            // If the computation panics, its caller is notified by the dropped channel.
+            drop(catch_unwind(AssertUnwindSafe(computation)));
+            queues = self.queues();
+            queues.ended(&tenant, self.tenant_threads);
             self.changed.notify_one();
         }
     }
 }
 
-impl Lines {
+impl TenantQueues {
     fn enter_ring(&mut self, tenant: &TenantId, running_max: usize) {
-        if let Some(line) = self.of.get_mut(tenant)
-            && !line.in_ring
-            && !line.jobs.is_empty()
-            && line.running < running_max
+        if let Some(queue) = self.of.get_mut(tenant)
+            && !queue.in_ring
+            && !queue.computations.is_empty()
+            && queue.running < running_max
         {
-            line.in_ring = true;
+            queue.in_ring = true;
             self.ring.push_back(tenant.clone());
         }
     }
 
-    fn take(&mut self, running_max: usize) -> Option<(TenantId, Job)> {
+    fn take(&mut self, running_max: usize) -> Option<(TenantId, Computation)> {
         let tenant = self.ring.pop_front()?;
-        let line = self.of.get_mut(&tenant)?;
-        line.in_ring = false;
-        let job = line.jobs.pop_front()?;
-        line.running += 1;
+        let queue = self.of.get_mut(&tenant)?;
+        queue.in_ring = false;
+        let computation = queue.computations.pop_front()?;
+        queue.running += 1;
         self.waiting -= 1;
         self.enter_ring(&tenant, running_max);
-        Some((tenant, job))
+        Some((tenant, computation))
     }
 
     fn ended(&mut self, tenant: &TenantId, running_max: usize) {
-        let Some(line) = self.of.get_mut(tenant) else { return };
-        line.running -= 1;
-        if line.running == 0 && line.jobs.is_empty() {
+        let Some(queue) = self.of.get_mut(tenant) else { return };
+        queue.running -= 1;
+        if queue.running == 0 && queue.computations.is_empty() {
             self.of.remove(tenant);
         } else {
             self.enter_ring(tenant, running_max);
@@ -229,15 +229,18 @@ mod tests {
         name.parse().unwrap()
     }
 
-    /// A job that begins when it is told to, and sends its name when it has.
-    fn held(name: &'static str, said: &mpsc::Sender<&'static str>) -> (mpsc::Sender<()>, Job) {
+    /// A computation that begins when it is told to, and sends its name when it has.
+    fn held(
+        name: &'static str,
+        said: &mpsc::Sender<&'static str>,
+    ) -> (mpsc::Sender<()>, Computation) {
         let (go, gone) = mpsc::channel();
         let said = said.clone();
-        let job = move || {
+        let computation = move || {
             said.send(name).unwrap();
             gone.recv().ok();
         };
-        (go, Box::new(job))
+        (go, Box::new(computation))
     }
 
     #[test]
@@ -246,8 +249,8 @@ mod tests {
         let (said, order) = mpsc::channel();
         let mut goes = Vec::new();
         for (whose, name) in [("a", "a1"), ("a", "a2"), ("a", "a3"), ("b", "b1"), ("c", "c1")] {
-            let (go, job) = held(name, &said);
-            heavy.add(&tenant(whose), job).unwrap();
+            let (go, computation) = held(name, &said);
+            heavy.add(&tenant(whose), computation).unwrap();
             goes.push(go);
             if name == "a1" {
                 assert_eq!(order.recv().unwrap(), "a1", "it runs before the others come");
@@ -262,12 +265,12 @@ mod tests {
     fn tenant_never_has_all_threads() {
         let heavy = Heavy::new(Some(2));
         let (said, order) = mpsc::channel();
-        let (a1, job) = held("a1", &said);
-        heavy.add(&tenant("a"), job).unwrap();
-        let (_a2, job) = held("a2", &said);
-        heavy.add(&tenant("a"), job).unwrap();
-        let (_b1, job) = held("b1", &said);
-        heavy.add(&tenant("b"), job).unwrap();
+        let (a1, computation) = held("a1", &said);
+        heavy.add(&tenant("a"), computation).unwrap();
+        let (_a2, computation) = held("a2", &said);
+        heavy.add(&tenant("a"), computation).unwrap();
+        let (_b1, computation) = held("b1", &said);
+        heavy.add(&tenant("b"), computation).unwrap();
         let mut first: Vec<_> = order.iter().take(2).collect();
         first.sort_unstable();
         assert_eq!(first, ["a1", "b1"]);
@@ -280,18 +283,18 @@ mod tests {
         let heavy = Heavy::new(Some(1));
         let (said, order) = mpsc::channel();
         let mut goes = Vec::new();
-        let (go, job) = held("a", &said);
-        heavy.add(&tenant("a"), job).unwrap();
+        let (go, computation) = held("a", &said);
+        heavy.add(&tenant("a"), computation).unwrap();
         goes.push(go);
         order.recv().unwrap();
         for _ in 0..TENANT_WAITING_MAX {
-            let (go, job) = held("a", &said);
-            heavy.add(&tenant("a"), job).unwrap();
+            let (go, computation) = held("a", &said);
+            heavy.add(&tenant("a"), computation).unwrap();
             goes.push(go);
         }
         assert_eq!(heavy.add(&tenant("a"), Box::new(|| ())), Err(Busy::Tenant));
-        let (go, job) = held("b", &said);
-        assert_eq!(heavy.add(&tenant("b"), job), Ok(()));
+        let (go, computation) = held("b", &said);
+        assert_eq!(heavy.add(&tenant("b"), computation), Ok(()));
         goes.push(go);
     }
 

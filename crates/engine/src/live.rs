@@ -8,7 +8,7 @@ use postrider_domain::delivery::{DeadReason, Delivery, DeliveryState};
 use postrider_domain::event::{EventType, RawJson};
 use postrider_domain::ids::{DeliveryId, DestinationId, EventId, SubscriptionId, TenantId};
 use postrider_domain::limits;
-use postrider_domain::mass_failure::HoldChange;
+use postrider_domain::mass_failure::SuspensionChange;
 use postrider_domain::steady::Step;
 use postrider_domain::thresholds::Warning;
 use postrider_domain::time::Timestamp;
@@ -83,7 +83,7 @@ pub enum EngineEvent {
     },
     /// Transitions are suspended, because so many destinations fail at once that the fault is
     /// probably ours; or the suspension has ended.
-    HoldChange(HoldChange),
+    SuspensionChange(SuspensionChange),
     /// The clock of the machine, or of the database, was set.
     ClockStep(Step),
 }
@@ -167,7 +167,7 @@ pub(crate) fn operational(
         EngineEvent::Dead { .. }
         | EngineEvent::Attempt { .. }
         | EngineEvent::Began { .. }
-        | EngineEvent::HoldChange(_) => return None,
+        | EngineEvent::SuspensionChange(_) => return None,
     };
     let kind: EventType = kind.parse().ok()?;
     let data = RawJson::parse(data.to_string().into()).ok()?;

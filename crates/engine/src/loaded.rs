@@ -13,7 +13,7 @@ use postrider_domain::event::Event;
 use postrider_domain::ids::DeliveryId;
 use postrider_domain::payload::{self, Format, Payload};
 use postrider_domain::subscription::Subscription;
-use postrider_domain::workfront::Options;
+use postrider_domain::workfront::WorkfrontOptions;
 use postrider_domain::workfront::payload::{self as workfront, Encoding};
 
 /// An event and its rendered bodies.
@@ -28,7 +28,7 @@ pub(crate) struct Loaded {
     /// How many deliveries keep it in memory until their first attempt. Only the core changes it.
     pub(crate) queued: Holders,
     /// How many attempts with this event are in flight. Only the core changes it.
-    pub(crate) flying: Holders,
+    pub(crate) in_flight: Holders,
 }
 
 impl Loaded {
@@ -39,7 +39,7 @@ impl Loaded {
             cloudevents: OnceLock::new(),
             workfront: OnceLock::new(),
             queued: Holders::default(),
-            flying: Holders::default(),
+            in_flight: Holders::default(),
         }
     }
 
@@ -53,7 +53,7 @@ impl Loaded {
             }
             Format::Raw => payload::raw(event),
             Format::Workfront => {
-                let options = Options::of(subscription);
+                let options = WorkfrontOptions::of(subscription);
                 let version = options.version_of(delivery);
                 let states = self.states(Encoding { version, base64: options.base64 });
                 workfront::body(event, subscription.id, (options.version, version), &states)

@@ -19,17 +19,20 @@ const EVERY: Duration = Duration::from_secs(60 * 60);
 /// How many subscriptions are remembered; beyond that occurrences are only counted.
 const REMEMBERED_MAX: usize = 10_000;
 
-/// The last notices, and what has happened since.
+/// For each subscription whose filter exceeded its budget: when its owner was last notified, and how
+/// many events have exceeded the budget since then.
 pub(crate) struct Notices {
     known: Mutex<HashMap<SubscriptionId, Notice>>,
+    /// Makes an operational event of each notice, for the tenant.
     tenants: mpsc::Sender<EngineEvent>,
+    /// Listeners of the live stream.
     live: broadcast::Sender<EngineEvent>,
 }
 
 struct Notice {
     tenant: TenantId,
     told_at: Timestamp,
-    /// Events since the last notice.
+    /// Events that exceeded the budget since the last notice.
     events: u64,
     last: EventId,
 }

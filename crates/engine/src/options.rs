@@ -26,9 +26,9 @@ pub struct Options {
     /// Attempts in flight for one tenant; `None` for a fair share.
     pub tenant_in_flight_max: Option<usize>,
     /// Bytes of payloads in flight, all destinations together.
-    pub flying_bytes_max: usize,
+    pub in_flight_bytes_max: usize,
     /// Bytes of payloads in flight for one tenant; `None` for a fair share.
-    pub tenant_flying_bytes_max: Option<usize>,
+    pub tenant_in_flight_bytes_max: Option<usize>,
     /// The rate of events of one tenant; `None` for no limit.
     pub tenant_ingest: Option<IngestRate>,
 
@@ -102,8 +102,8 @@ impl Default for Options {
             destination_in_flight_max: 64,
             quick_answer: Duration::from_secs(1),
             tenant_in_flight_max: None,
-            flying_bytes_max: 256 * 1024 * 1024,
-            tenant_flying_bytes_max: None,
+            in_flight_bytes_max: 256 * 1024 * 1024,
+            tenant_in_flight_bytes_max: None,
             tenant_ingest: None,
             matching_threads: None,
             quotas: Quotas::default(),

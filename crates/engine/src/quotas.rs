@@ -205,12 +205,12 @@ impl Refusals {
 
 /// The number and the size of subscriptions in memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct SubscriptionSum {
     pub(crate) count: u64,
     pub(crate) bytes: u64,
 }
 
-impl Held {
+impl SubscriptionSum {
     fn add(&mut self, bytes: u64) {
         self.count += 1;
         self.bytes += bytes;
@@ -225,16 +225,16 @@ impl Held {
 /// The sums over the subscriptions of each tenant, and of all. They follow the directory, so in a
 /// cluster changes by other nodes are included a moment later.
 #[derive(Debug, Default)]
-pub(crate) struct Holdings(Mutex<Sums>);
+pub(crate) struct SubscriptionSums(Mutex<Sums>);
 
 #[derive(Debug, Default)]
 struct Sums {
-    tenants: HashMap<TenantId, Held>,
-    total: Held,
+    tenants: HashMap<TenantId, SubscriptionSum>,
+    total: SubscriptionSum,
     sizes: HashMap<SubscriptionId, u64>,
 }
 
-impl Holdings {
+impl SubscriptionSums {
     /// Adds or replaces a subscription.
     pub(crate) fn put(&self, record: &SubscriptionRecord) {
         let (tenant, bytes) = (&record.subscription.tenant, bytes_of(record));
@@ -251,13 +251,13 @@ impl Holdings {
     }
 
     /// The sums of a tenant, and of all tenants.
-    pub(crate) fn of(&self, tenant: &TenantId) -> (Held, Held) {
+    pub(crate) fn of(&self, tenant: &TenantId) -> (SubscriptionSum, SubscriptionSum) {
         let sums = self.sums();
         (sums.tenants.get(tenant).copied().unwrap_or_default(), sums.total)
     }
 
     /// The sums as they would be with this subscription instead of the one with its identifier.
-    fn with(&self, record: &SubscriptionRecord) -> (Held, Held) {
+    fn with(&self, record: &SubscriptionRecord) -> (SubscriptionSum, SubscriptionSum) {
         let sums = self.sums();
         let bytes = bytes_of(record);
         let mut held = sums.tenants.get(&record.subscription.tenant).copied().unwrap_or_default();
@@ -324,7 +324,7 @@ impl EngineHandle {
         let count = |kind| shared.store.count_documents(kind, Some(tenant));
         let types = count(DocumentKind::EventType).await?;
         let erasures = count(DocumentKind::Erasure).await?;
-        let (held, _) = shared.directory.holdings.of(tenant);
+        let (held, _) = shared.directory.subscription_sums.of(tenant);
         let bytes = shared.ingest.backlog.bytes_of(tenant, &ledger);
         let own = shared.directory.own_limits.of(tenant);
         let used = |quota| match quota {
@@ -367,8 +367,8 @@ impl EngineHandle {
         is_destination_new: bool,
     ) -> Result<(), CommandError> {
         let tenant = &record.subscription.tenant;
-        let (before, before_all) = self.shared.directory.holdings.of(tenant);
-        let (held, total) = self.shared.directory.holdings.with(record);
+        let (before, before_all) = self.shared.directory.subscription_sums.of(tenant);
+        let (held, total) = self.shared.directory.subscription_sums.with(record);
         // A change that adds nothing is never refused.
         for (quota, before, after) in [
             (Quota::TenantSubscriptions, before.count, held.count),

@@ -15,7 +15,7 @@ use postrider_domain::time::Timestamp;
 use postrider_domain::trace::TraceContext;
 use postrider_transport::Target;
 
-use crate::attempt::{self, Job};
+use crate::attempt::{self, AttemptPlan};
 use crate::handle::{CommandError, EngineHandle};
 use crate::loaded::Loaded;
 
@@ -65,7 +65,7 @@ impl EngineHandle {
         let context = TraceContext::of_attempt(event.trace, delivery.id, number);
         let is_changed_since = prepared.subscription.updated_at > started_at;
         let event = Arc::new(Loaded::new(event));
-        let job = Job {
+        let plan = AttemptPlan {
             delivery: delivery.id,
             number,
             event,
@@ -74,7 +74,7 @@ impl EngineHandle {
             limits,
         };
         let Ok(keys) = &prepared.keys else { return Err(CommandError::SubscriptionGone) };
-        let request = attempt::request(&job, keys, target, context, (started_at, started_at));
+        let request = attempt::request(&plan, keys, target, context, (started_at, started_at));
         let headers = request.sent_headers();
         let shown = headers.iter().map(|(name, value)| {
             let value = match name {

@@ -18,9 +18,9 @@ use tokio::sync::mpsc::unbounded_channel as channel;
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::JoinSet;
 
-use crate::attempt::{Job, Runner, TransportRunner};
+use crate::attempt::{AttemptPlan, Runner, TransportRunner};
 use crate::background::Background;
-use crate::cluster::{self, NEWEST, Post, Refresher, ToReplay, instant};
+use crate::cluster::{self, Mailbox, NEWEST, Refresher, ToReplay, instant};
 use crate::core::{
     Action, Command, Core, Fetch, Input, Load, LoadId, OnReplay, Outgoing, WantedEvent,
 };
@@ -37,7 +37,7 @@ use crate::options::Options;
 use crate::spans::Spans;
 use crate::trial::Elsewhere;
 use crate::unused;
-use crate::upkeep::{self, Holder, ToHolder, pause};
+use crate::upkeep::{self, LeaseHolder, ToLeaseHolder, pause};
 
 /// How many inputs are processed before the core acts on them: few enough that new events do not
 /// wait long behind many attempts that ended together.
@@ -75,7 +75,7 @@ pub async fn start<T: Transport>(
     let Parts { store, clock, entropy, credentials, policy, options, spans, background } = parts;
     let options = Options { page: options.page.max(1), ..options };
     let directory = Arc::new(Directory::new(credentials));
-    let post = Post::new(&store, &entropy);
+    let mailbox = Mailbox::new(&store, &entropy);
     let (inbox, handovers) =
         Inbox::new(options.handover_batches_max, options.handover_deliveries_max);
     let (inputs, received) = mpsc::unbounded_channel();
@@ -94,8 +94,8 @@ pub async fn start<T: Transport>(
     let mut tasks = JoinSet::new();
     upkeep::begin(&mut tasks, (happened, &ingest), (&store, &clock), &policy, &options);
     let (to_holder, told) = mpsc::unbounded_channel();
-    let held = ShardLeases::clone(&core.holding());
-    tasks.spawn(Holder::new(&store, &inputs, held, options.hold_every, told).run());
+    let held = ShardLeases::clone(&core.leases());
+    tasks.spawn(LeaseHolder::new(&store, &inputs, held, options.hold_every, told).run());
     let ((elsewhere, replays), (dead, died)) = (channel(), channel());
     let prune_every = options.prune_every;
     let shell = Shell {
@@ -132,7 +132,7 @@ pub async fn start<T: Transport>(
         stopping: AtomicBool::new(false),
         refresher,
         elsewhere: Elsewhere::default(),
-        post,
+        mailbox,
         background,
         holder: to_holder,
     };
@@ -175,13 +175,13 @@ async fn load(
     inbox: &Arc<Inbox>,
 ) -> Result<Core, StoreError> {
     let asked = instant();
-    let holding = store.hold_shards().await?;
+    let leases = store.hold_shards().await?;
     let version = store.changes(NEWEST).await?.version;
     let subscriptions = store.all_subscriptions().await?;
     directory.own_limits.read_all(&**store).await?;
-    let destinations = store.held_destinations(&holding).await?;
+    let destinations = store.held_destinations(&leases).await?;
     let mut jobs = store.running_replays().await?;
-    jobs.retain(|job| holding.has(job.shard()));
+    jobs.retain(|job| leases.has(job.shard()));
     for record in subscriptions.iter().filter(|record| record.deleted_at.is_none()) {
         directory.put(record);
     }
@@ -192,10 +192,10 @@ async fn load(
         Arc::clone(policy),
         Arc::clone(directory),
         Arc::clone(inbox),
-        holding,
+        leases,
         now,
     );
-    core.held_until = Holder::until(&**store, asked);
+    core.leases_valid_until(LeaseHolder::until(&**store, asked));
     for record in destinations {
         let rate = directory.rate_limit(&record.tenant, record.id);
         core.add_destination(record, rate);
@@ -220,7 +220,7 @@ struct Shell {
     refresher: Arc<Refresher>,
     inputs: mpsc::UnboundedSender<Input>,
     /// The task that renews the leases.
-    holder: mpsc::UnboundedSender<ToHolder>,
+    holder: mpsc::UnboundedSender<ToLeaseHolder>,
     /// Deliveries that other nodes are to replay.
     elsewhere: mpsc::UnboundedSender<ToReplay>,
     /// Jobs for what died of an outage, to be kept.
@@ -295,7 +295,7 @@ impl Shell {
 
     /// Updates whether the leases are valid at this moment.
     fn look_at_lease(&mut self) {
-        self.core.is_leased = self.core.held_until.is_none_or(|until| instant() < until);
+        self.core.check_leases(instant());
     }
 
     fn sleep(&self, now: Timestamp) -> Duration {
@@ -310,7 +310,7 @@ impl Shell {
                 Action::Send(outgoing) => {
                     let own = &outgoing.prepared.subscription.policy;
                     let limits = self.policy.borrow().attempt_for(own);
-                    self.runner.begin(job(outgoing, limits), self.inputs.clone());
+                    self.runner.begin(plan(outgoing, limits), self.inputs.clone());
                 }
                 Action::ReadEvents(wanted) => self.read_events(wanted),
                 Action::Commit(commit) => self.commit(commit),
@@ -333,15 +333,17 @@ impl Shell {
                         }
                     });
                 }
-                Action::Find(read, tenant, id) => self.find(read, tenant, id),
+                Action::ReadDestination(read, tenant, id) => {
+                    self.read_destination(read, tenant, id)
+                }
                 // Sending fails only while the engine is shutting down.
                 Action::ReplayElsewhere(job, rows, is_all) => {
                     drop(self.elsewhere.send((*job, rows, is_all)));
                 }
                 Action::ReplayDead(job) => drop(self.dead.send(*job)),
-                Action::HoldAnew(shards) => drop(self.holder.send(ToHolder::Anew(shards))),
+                Action::RenewLeases(shards) => drop(self.holder.send(ToLeaseHolder::Renew(shards))),
                 Action::GiveBack(decision) => {
-                    drop(self.holder.send(ToHolder::GiveBack(decision)));
+                    drop(self.holder.send(ToLeaseHolder::GiveBack(decision)));
                 }
                 Action::Stop(why) => self.stopped = Some(why),
             }
@@ -357,7 +359,7 @@ impl Shell {
             | EngineEvent::ClockStep(_) => true,
             EngineEvent::Attempt { .. }
             | EngineEvent::Began { .. }
-            | EngineEvent::HoldChange(_) => false,
+            | EngineEvent::SuspensionChange(_) => false,
         };
         if is_for_tenants {
             // If the channel is full, the event is dropped; nothing waits for it.
@@ -369,9 +371,9 @@ impl Shell {
 
     fn commit(&mut self, commit: Commit) {
         let (store, inputs) = (Arc::clone(&self.store), self.inputs.clone());
-        let holding = self.core.holding();
+        let leases = self.core.leases();
         self.tasks.spawn(async move {
-            let result = store.settle(&holding, commit).await;
+            let result = store.settle(&leases, commit).await;
             drop(inputs.send(Input::Settled(result)));
         });
     }
@@ -411,11 +413,11 @@ impl Shell {
     }
 
     /// Reads a destination that is not in memory.
-    fn find(&mut self, read: LoadId, tenant: TenantId, id: DestinationId) {
+    fn read_destination(&mut self, read: LoadId, tenant: TenantId, id: DestinationId) {
         let reader = self.reader();
         self.tasks.spawn(async move {
             if let Some(found) = reader.insist(|| reader.store.destination(&tenant, id)).await {
-                let command = Command::Found { read, id, record: found.map(Box::new) };
+                let command = Command::DestinationRead { read, id, record: found.map(Box::new) };
                 drop(reader.inputs.send(Input::Command(command)));
             }
         });
@@ -442,23 +444,23 @@ impl Shell {
         Reader {
             store: Arc::clone(&self.store),
             inputs: self.inputs.clone(),
-            holding: self.core.holding(),
+            leases: self.core.leases(),
             pause_min: self.options.store_retry_min,
             pause_max: self.options.store_retry_max,
         }
     }
 }
 
-fn job(outgoing: Outgoing, limits: postrider_domain::policy::AttemptPolicy) -> Job {
+fn plan(outgoing: Outgoing, limits: postrider_domain::policy::AttemptPolicy) -> AttemptPlan {
     let Outgoing { delivery, number, event, prepared, target } = outgoing;
-    Job { delivery, number, event, prepared, target, limits }
+    AttemptPlan { delivery, number, event, prepared, target, limits }
 }
 
 /// Repeats a read of the store until it succeeds.
 struct Reader {
     store: Arc<dyn Store>,
     inputs: mpsc::UnboundedSender<Input>,
-    holding: Arc<ShardLeases>,
+    leases: Arc<ShardLeases>,
     pause_min: Duration,
     pause_max: Duration,
 }
@@ -487,9 +489,9 @@ impl Reader {
         let store = &self.store;
         match load {
             Load::Due { after, until, limit } => {
-                store.due(&self.holding, *after, *until, *limit).await
+                store.due(&self.leases, *after, *until, *limit).await
             }
-            Load::Backlog { after, limit } => store.queued(&self.holding, *after, *limit).await,
+            Load::Backlog { after, limit } => store.queued(&self.leases, *after, *limit).await,
             Load::Queued { destination, limit } => {
                 store.queued_of(*destination, None, *limit).await
             }

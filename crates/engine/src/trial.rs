@@ -17,7 +17,7 @@ use postrider_domain::workfront;
 use postrider_transport::Target;
 use tokio::sync::oneshot;
 
-use crate::attempt::Job;
+use crate::attempt::AttemptPlan;
 use crate::core::{Command, OnDestination, Trial};
 use crate::directory::Prepared;
 use crate::entropy::ten;
@@ -165,8 +165,8 @@ impl EngineHandle {
         let limits = shared.policy.borrow().attempt_for(&wish.policy);
         let target = target.map(Arc::new);
         let (report, finished) = oneshot::channel();
-        let job = Job { delivery, number: 1, event, prepared, target, limits };
-        shared.runner.begin_test(job, report);
+        let plan = AttemptPlan { delivery, number: 1, event, prepared, target, limits };
+        shared.runner.begin_test(plan, report);
         finished.await.map_err(|_| CommandError::Stopping)
     }
 }

@@ -38,10 +38,10 @@ async fn remove_some(engine: &EngineHandle) -> Result<bool, CommandError> {
     let before = now.saturating_sub(keep);
     let found = shared.store.unused_destinations(now, before, STEP).await?;
     let is_full = found.len() >= STEP;
-    let holding = engine.holding().await?;
+    let leases = engine.leases().await?;
     let mut removed = false;
     // Another node removes those of its own shards.
-    for (tenant, id) in found.into_iter().filter(|(_, id)| holding.has(id.shard())) {
+    for (tenant, id) in found.into_iter().filter(|(_, id)| leases.has(id.shard())) {
         removed |= remove_one(engine, &tenant, id).await?;
     }
     Ok(is_full && removed)

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::cluster::instant;
-use crate::core::{Command, Held, Input};
+use crate::core::{Command, Input, RenewedLeases};
 use crate::ingest::{Ingest, NewEvent};
 use crate::live::{EngineEvent, operational};
 use crate::options::Options;
@@ -71,28 +71,28 @@ async fn prune(
 
 /// Messages of the core to the task that renews the leases.
 #[derive(Debug)]
-pub(crate) enum ToHolder {
-    /// The core has dropped its state of these shards; renew the leases and read them again.
-    Anew(ShardLeases),
+pub(crate) enum ToLeaseHolder {
+    /// Renew the leases; the core has dropped its state of these shards, so read them again.
+    Renew(ShardLeases),
     /// Nothing is in flight any more in the shards of this decision.
     GiveBack(u64),
 }
 
 /// Renews the leases at intervals.
-pub(crate) struct Holder {
+pub(crate) struct LeaseHolder {
     store: Arc<dyn Store>,
     inputs: mpsc::UnboundedSender<Input>,
     /// The leases that the core knows.
     held: ShardLeases,
     every: Duration,
-    leaving: Leaving,
-    told: mpsc::UnboundedReceiver<ToHolder>,
+    handover: HandoverDecision,
+    told: mpsc::UnboundedReceiver<ToLeaseHolder>,
 }
 
 /// Shards to hand over to another node. They are given back after the core has settled its attempts
 /// there.
 #[derive(Default)]
-struct Leaving {
+struct HandoverDecision {
     shards: ShardSet,
     /// Incremented whenever the set of shards changes.
     decision: u64,
@@ -105,18 +105,25 @@ struct Leaving {
 /// Treat a lease as expired one tenth early.
 const LEASE_MARGIN: u32 = 10;
 
-impl Holder {
+impl LeaseHolder {
     /// Starts with the current leases.
     pub(crate) fn new(
         store: &Arc<dyn Store>,
         inputs: &mpsc::UnboundedSender<Input>,
         held: ShardLeases,
         every: Duration,
-        told: mpsc::UnboundedReceiver<ToHolder>,
-    ) -> Holder {
+        told: mpsc::UnboundedReceiver<ToLeaseHolder>,
+    ) -> LeaseHolder {
         let every = store.lease().map_or(every, |lease| lease / 4);
-        let leaving = Leaving::default();
-        Holder { store: Arc::clone(store), inputs: inputs.clone(), held, every, leaving, told }
+        let handover = HandoverDecision::default();
+        LeaseHolder {
+            store: Arc::clone(store),
+            inputs: inputs.clone(),
+            held,
+            every,
+            handover,
+            told,
+        }
     }
 
     /// Until when the leases are valid, if they were requested at `asked`.
@@ -149,14 +156,14 @@ impl Holder {
         }
     }
 
-    fn hear(&mut self, told: ToHolder) {
+    fn hear(&mut self, told: ToLeaseHolder) {
         match told {
-            ToHolder::Anew(forgotten) => {
+            ToLeaseHolder::Renew(forgotten) => {
                 self.held.shards.retain(|held| !forgotten.shards.contains(held));
             }
             // An outdated decision is about other shards.
-            ToHolder::GiveBack(decision) => {
-                self.leaving.is_through |= decision == self.leaving.decision;
+            ToLeaseHolder::GiveBack(decision) => {
+                self.handover.is_through |= decision == self.handover.decision;
             }
         }
     }
@@ -164,14 +171,14 @@ impl Holder {
     async fn hold(&mut self) -> Result<(), StoreError> {
         self.give_back().await?;
         let asked = instant();
-        let (holding, leaving) = self.store.hold_and_keep().await?;
-        let until = Holder::until(&*self.store, asked);
-        if until.is_none() && holding == self.held && leaving == self.leaving.shards {
+        let (leases, to_give_back) = self.store.hold_and_keep().await?;
+        let until = LeaseHolder::until(&*self.store, asked);
+        if until.is_none() && leases == self.held && to_give_back == self.handover.shards {
             return Ok(());
         }
-        self.decide(leaving, asked);
+        self.decide(to_give_back, asked);
         let is_kept = |&(shard, epoch): &(Shard, Epoch)| self.held.epoch(shard) == Some(epoch);
-        let (kept, new): (Vec<_>, Vec<_>) = holding.shards.iter().copied().partition(is_kept);
+        let (kept, new): (Vec<_>, Vec<_>) = leases.shards.iter().copied().partition(is_kept);
         // Inform the core of the kept shards at once, however long reading the new ones takes.
         self.held = ShardLeases { shards: kept };
         self.tell(self.held.clone(), Vec::new(), Vec::new(), until);
@@ -182,7 +189,7 @@ impl Holder {
         let gained = self.store.held_destinations(&new).await?;
         let mut jobs = self.store.running_replays().await?;
         jobs.retain(|job| new.has(job.shard()));
-        self.held = holding;
+        self.held = leases;
         self.tell(self.held.clone(), gained, jobs, until);
         Ok(())
     }
@@ -190,32 +197,32 @@ impl Holder {
     /// Gives back the shards to hand over, if nothing is in flight there or the wait was long
     /// enough: the next owner must not wait for a slow receiver.
     async fn give_back(&mut self) -> Result<(), StoreError> {
-        let is_late = self.leaving.until.is_some_and(|until| instant() >= until);
-        if !self.leaving.shards.is_empty() && (self.leaving.is_through || is_late) {
-            self.store.give_back(&self.leaving.shards).await?;
+        let is_late = self.handover.until.is_some_and(|until| instant() >= until);
+        if !self.handover.shards.is_empty() && (self.handover.is_through || is_late) {
+            self.store.give_back(&self.handover.shards).await?;
         }
         Ok(())
     }
 
     fn decide(&mut self, shards: ShardSet, asked: Instant) {
-        if shards != self.leaving.shards {
+        if shards != self.handover.shards {
             let until = self.store.lease().map(|lease| asked + lease / 4 * 3);
-            let decision = self.leaving.decision + 1;
-            self.leaving = Leaving { shards, decision, until, is_through: false };
+            let decision = self.handover.decision + 1;
+            self.handover = HandoverDecision { shards, decision, until, is_through: false };
         }
     }
 
     fn tell(
         &self,
-        holding: ShardLeases,
+        leases: ShardLeases,
         gained: Vec<Destination>,
         jobs: Vec<ReplayJob>,
         until: Option<Instant>,
     ) {
-        let leaving = (self.leaving.shards, self.leaving.decision);
-        let held = Held { holding, gained, jobs, until, leaving };
+        let to_give_back = (self.handover.shards, self.handover.decision);
+        let renewed = RenewedLeases { leases, gained, jobs, until, to_give_back };
         // Sending fails only after the engine has shut down.
-        drop(self.inputs.send(Input::Command(Command::Held(Box::new(held)))));
+        drop(self.inputs.send(Input::Command(Command::Leases(Box::new(renewed)))));
     }
 }
 

@@ -118,7 +118,7 @@ impl LogHandle {
     /// Waits until everything logged is written, for a limited time.
     pub(crate) fn flush(&self) {
         let (done, written) = sync_channel(1);
-        if self.lines.sender.send(Line::Flush(done)).is_ok() {
+        if self.lines.sender.send(WriterMessage::Flush(done)).is_ok() {
             match written.recv_timeout(FLUSH_MAX) {
                 Ok(()) | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
             }
@@ -126,7 +126,7 @@ impl LogHandle {
     }
 }
 
-enum Line {
+enum WriterMessage {
     Text(Vec<u8>),
     Flush(SyncSender<()>),
 }
@@ -134,7 +134,7 @@ enum Line {
 /// The queue of the thread that writes.
 #[derive(Clone)]
 struct Lines {
-    sender: SyncSender<Line>,
+    sender: SyncSender<WriterMessage>,
     waiting: Arc<Waiting>,
 }
 
@@ -160,7 +160,7 @@ impl Lines {
         let bytes = text.len();
         let before = self.waiting.bytes.fetch_add(bytes, Ordering::Relaxed);
         let is_sent = before < BYTES_MAX
-            && match self.sender.try_send(Line::Text(text)) {
+            && match self.sender.try_send(WriterMessage::Text(text)) {
                 Ok(()) => true,
                 Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,
             };
@@ -172,17 +172,17 @@ impl Lines {
 }
 
 /// Writes queued lines, and flushes whenever the queue is empty.
-fn write_all(lines: &Receiver<Line>, waiting: &Waiting, mut target: impl Write) {
+fn write_all(lines: &Receiver<WriterMessage>, waiting: &Waiting, mut target: impl Write) {
     // If the log cannot be written, deliveries continue.
     while let Ok(first) = lines.recv() {
         let mut next = Some(first);
         while let Some(line) = next {
             match line {
-                Line::Text(text) => {
+                WriterMessage::Text(text) => {
                     drop(target.write_all(&text));
                     waiting.bytes.fetch_sub(text.len(), Ordering::Relaxed);
                 }
-                Line::Flush(done) => {
+                WriterMessage::Flush(done) => {
                     drop(target.flush());
                     done.send(()).unwrap_or_default();
                 }

@@ -58,7 +58,7 @@ covers! {
     StragglerAtFrozen => "late success at a frozen destination",
     OwnFault => "fault of our own, not counted",
     CountersResetByHand => "counters of an enabled one reset",
-    Held => "transition held back by the guard",
+    Suspended => "transition suspended by the guard",
     FailureSuspended => "failure taken back after a suspension",
     RunTakenBack => "an outage's first failures taken back",
     EnabledByTakingBack => "re-enabled because failures were taken back",

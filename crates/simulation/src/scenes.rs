@@ -92,7 +92,7 @@ impl Stage {
 
     fn is_held(&mut self) -> Result<bool> {
         let gauges = self.world.gauges().map_err(crashed)?;
-        gauges.map(|gauges| gauges.held).ok_or_else(|| anyhow!("no gauges"))
+        gauges.map(|gauges| gauges.suspended).ok_or_else(|| anyhow!("no gauges"))
     }
 }
 
@@ -186,7 +186,7 @@ fn mass_failure() -> Result<Outcome> {
         stage.pass(20_000)?;
         ensure!(stage.closed() == 25, "disabled while it is held");
     }
-    met(&stage, Cover::Held)?;
+    met(&stage, Cover::Suspended)?;
     while stage.world.now < begun + 65 * 60_000 {
         stage.send_now(1)?;
         stage.pass(20_000)?;
@@ -493,14 +493,14 @@ fn in_mid_flight() -> Result<Outcome> {
     stage.world.receivers.set(stage.id, Mood::Late);
     stage.send_now(3)?;
     stage.world.pass(500).map_err(crashed)?;
-    let flying = stage.in_flight();
-    ensure!(flying.len() == 3, "{} in flight", flying.len());
-    stage.world.cancel(flying[0]).map_err(crashed)?;
-    stage.world.replay(flying[1]).map_err(crashed)?;
+    let in_flight = stage.in_flight();
+    ensure!(in_flight.len() == 3, "{} in flight", in_flight.len());
+    stage.world.cancel(in_flight[0]).map_err(crashed)?;
+    stage.world.replay(in_flight[1]).map_err(crashed)?;
     met(&stage, Cover::ReplayRefused)?;
     stage.pass(6_000)?;
     met(&stage, Cover::CancelledInFlight)?;
-    stage.world.replay(flying[0]).map_err(crashed)?;
+    stage.world.replay(in_flight[0]).map_err(crashed)?;
     stage.world.pass(500).map_err(crashed)?;
     stage.world.unsubscribe(0).map_err(crashed)?;
     stage.pass(MINUTE)?;

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use postrider_domain::attempt::Turn;
-use postrider_domain::circuit::Hold;
+use postrider_domain::circuit::Suspension;
 use postrider_domain::event::{Event, RawJson};
 use postrider_domain::policy::Policy;
 use postrider_domain::settlement::settle;
@@ -117,12 +117,12 @@ async fn accept(store: &Arc<PostgresStore>, from: u64, to: u64) {
 }
 
 /// Settles all queued deliveries as delivered, in commits of the engine's size.
-async fn settle_all(store: &Arc<PostgresStore>, holding: &ShardLeases, wanted: u64) {
+async fn settle_all(store: &Arc<PostgresStore>, leases: &ShardLeases, wanted: u64) {
     let (mut settled, mut after) = (0, None);
     let mut places: BTreeMap<_, _> =
         (0..DESTINATIONS).map(|n| destination(&acme(), n)).map(|place| (place.id, place)).collect();
     while settled < wanted {
-        let queued = store.queued(holding, after, COMMIT).await.unwrap();
+        let queued = store.queued(leases, after, COMMIT).await.unwrap();
         let mut commit = Commit::default();
         for delivery in queued {
             after =
@@ -130,7 +130,7 @@ async fn settle_all(store: &Arc<PostgresStore>, holding: &ShardLeases, wanted: u
             let place = places.get_mut(&delivery.destination).unwrap();
             let (done, now) = (finished(at(7), answered(200)), at(9));
             let policy = Policy::default();
-            let done = settle(&delivery, place, Turn::First, done, now, Hold::Released, &policy);
+            let done = settle(&delivery, place, Turn::First, done, now, Suspension::Off, &policy);
             *place = done.destination;
             commit.deliveries.push(DeliveryChange {
                 before: delivery.state.name(),
@@ -150,7 +150,7 @@ async fn settle_all(store: &Arc<PostgresStore>, holding: &ShardLeases, wanted: u
             circuit: place.circuit.clone(),
             transitions: Vec::new(),
         }));
-        store.settle(holding, commit).await.unwrap();
+        store.settle(leases, commit).await.unwrap();
     }
 }
 
@@ -165,22 +165,22 @@ async fn main() {
         let record = samples::subscription(&acme(), n, n);
         store.put_subscription(&record, &destination(&acme(), n)).await.unwrap();
     }
-    let holding = store.hold_shards().await.unwrap();
+    let leases = store.hold_shards().await.unwrap();
     accept(&store, 0, 200).await;
-    settle_all(&store, &holding, 200 * FAN_OUT).await;
+    settle_all(&store, &leases, 200 * FAN_OUT).await;
 
     let before = Spent::now(&server);
     accept(&store, 200, 200 + events).await;
     before.print(&server, "accept (64 callers, single events)", events);
     let before = Spent::now(&server);
-    settle_all(&store, &holding, events * FAN_OUT).await;
+    settle_all(&store, &leases, events * FAN_OUT).await;
     before.print(&server, "settle (commits of 500)", events);
 
     let (from, to) = (200 + events, 200 + 2 * events);
     let before = Spent::now(&server);
     let both = tokio::spawn({
-        let (store, holding) = (Arc::clone(&store), holding.clone());
-        async move { settle_all(&store, &holding, events * FAN_OUT).await }
+        let (store, leases) = (Arc::clone(&store), leases.clone());
+        async move { settle_all(&store, &leases, events * FAN_OUT).await }
     });
     accept(&store, from, to).await;
     both.await.unwrap();

@@ -202,10 +202,10 @@ pub trait Configuration: Send + Sync + 'static {
         id: DestinationId,
         before: Timestamp,
     ) -> Result<bool, StoreError>;
-    /// Every destination in the shards of `holding`, in any order.
+    /// Every destination in the shards of `leases`, in any order.
     async fn held_destinations(
         &self,
-        holding: &ShardLeases,
+        leases: &ShardLeases,
     ) -> Result<Vec<DestinationRecord>, StoreError>;
 
     /// The stored answer for this idempotency key, or the note that a request with it has begun.
@@ -249,11 +249,11 @@ pub trait Intake: Send + Sync + 'static {
 /// The queues of deliveries, and settling their attempts.
 #[async_trait]
 pub trait Work: Send + Sync + 'static {
-    /// Queued deliveries in the shards of `holding`, by acceptance (time, then identifier), after
+    /// Queued deliveries in the shards of `leases`, by acceptance (time, then identifier), after
     /// the given mark. The list has every delivery that was acknowledged before the call.
     async fn queued(
         &self,
-        holding: &ShardLeases,
+        leases: &ShardLeases,
         after: Option<DueMark>,
         limit: usize,
     ) -> Result<Vec<Delivery>, StoreError>;
@@ -264,11 +264,11 @@ pub trait Work: Send + Sync + 'static {
         after: Option<DueMark>,
         limit: usize,
     ) -> Result<Vec<Delivery>, StoreError>;
-    /// Waiting deliveries in the shards of `holding` whose due time is after the mark and not after
+    /// Waiting deliveries in the shards of `leases` whose due time is after the mark and not after
     /// `until`, by due time, then identifier.
     async fn due(
         &self,
-        holding: &ShardLeases,
+        leases: &ShardLeases,
         after: Option<DueMark>,
         until: Timestamp,
         limit: usize,
@@ -293,11 +293,11 @@ pub trait Work: Send + Sync + 'static {
         ids: &[(TenantId, EventId)],
     ) -> Result<Vec<Option<Arc<Event>>>, StoreError>;
     /// Applies a commit, all of it or nothing. It is refused with [`StoreError::Fenced`] where the
-    /// node does not hold a shard that it touches: the shard is not in `holding`, or its epoch there is
+    /// node does not hold a shard that it touches: the shard is not in `leases`, or its epoch there is
     /// stale. The caller settles only what the store has: accepted deliveries, with their stored state
     /// as `before`, and destinations and jobs that were put. A change of a destination that was removed has no
     /// effect.
-    async fn settle(&self, holding: &ShardLeases, commit: Commit) -> Result<(), StoreError>;
+    async fn settle(&self, leases: &ShardLeases, commit: Commit) -> Result<(), StoreError>;
 }
 
 /// Reading events, deliveries, attempts and counters. Lists are newest first.

@@ -32,7 +32,7 @@ pub use contract::{Configuration, History, Intake, Replays, Store, Upkeep, Usage
 pub use documents::{Document, DocumentCount, DocumentKind, DocumentOrder, Documents, Expected};
 pub use erasing::{Erasing, EventErasure};
 pub use error::StoreError;
-pub use nodes::{Change, Changes, FORMAT, Hint, Letter, Member, Nodes, PROGRAM, ShardSet};
+pub use nodes::{Change, Changes, FORMAT, Hint, Member, Nodes, PROGRAM, PeerMessage, ShardSet};
 pub use overview::{Overview, Shown, Span};
 pub use passes::{Pass, PassKind, PassLimits, PassPut, Passes};
 pub use records::*;

@@ -94,13 +94,13 @@ pub trait Nodes: Intake + Upkeep {
     }
 
     /// Sends messages to other nodes. A message to a node that has left is never delivered.
-    async fn send_letters(&self, letters: &[Letter]) -> Result<(), StoreError> {
-        let _ = letters;
+    async fn send_messages(&self, messages: &[PeerMessage]) -> Result<(), StoreError> {
+        let _ = messages;
         Ok(())
     }
 
     /// Takes the messages to this node, each once.
-    async fn take_letters(&self) -> Result<Vec<Letter>, StoreError> {
+    async fn take_messages(&self) -> Result<Vec<PeerMessage>, StoreError> {
         Ok(Vec::new())
     }
 
@@ -155,7 +155,7 @@ pub enum Hint {
     /// The configuration changed.
     Changed,
     /// There are messages for this node.
-    Letters,
+    Messages,
     /// A node joined, left or released shards: the shards of this node may have changed.
     Shards,
 }
@@ -201,7 +201,7 @@ pub struct Member {
 
 /// A message from one node to another.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Letter {
+pub struct PeerMessage {
     /// The message's own identifier.
     pub id: [u8; 16],
     /// The node that sent it.

@@ -110,7 +110,7 @@ fn child_on_a_small_disk() {
     runtime().block_on(async {
         let options = EmbeddedOptions { reserve_bytes: 64 << 20, ..options() };
         let store = EmbeddedStore::open(root.join("data"), options).unwrap();
-        let holding = store.hold_shards().await.unwrap();
+        let leases = store.hold_shards().await.unwrap();
         let mut accepted = Vec::new();
         let refusal = loop {
             let n = u64::try_from(accepted.len()).unwrap();
@@ -125,7 +125,7 @@ fn child_on_a_small_disk() {
         // Accepted deliveries can still be settled and read.
         for id in &accepted {
             let delivery = store.delivery(&tenant(), *id).await.unwrap().unwrap();
-            store.settle(&holding, arrived(&delivery)).await.unwrap();
+            store.settle(&leases, arrived(&delivery)).await.unwrap();
         }
         let ledger = store.ledger(None).await.unwrap();
         let all = u64::try_from(accepted.len()).unwrap();
@@ -192,7 +192,7 @@ fn child_whose_sync_fails() {
                 return;
             }
         };
-        let holding = store.hold_shards().await.unwrap();
+        let leases = store.hold_shards().await.unwrap();
         for n in 0..6 {
             let acceptance = acceptance(n, 200);
             let delivery = acceptance.deliveries[0].clone();
@@ -205,7 +205,7 @@ fn child_whose_sync_fails() {
                     continue;
                 }
             }
-            if store.settle(&holding, arrived(&delivery)).await.is_ok() {
+            if store.settle(&leases, arrived(&delivery)).await.is_ok() {
                 writeln!(log, "settled {n}").unwrap();
             }
             if let Err(error) = store.ledger(None).await {

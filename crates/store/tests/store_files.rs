@@ -192,8 +192,8 @@ fn damaged_counter_is_reported_with_its_table() {
         let waiting = Delivery { state: DeliveryState::Waiting(slot), ..delivery };
         let change = DeliveryChange { before: StateName::Queued, delivery: waiting, attempt: None };
         let commit = Commit { deliveries: vec![change], ..Commit::default() };
-        let holding = store.hold_shards().await.unwrap();
-        store.settle(&holding, commit).await.unwrap();
+        let leases = store.hold_shards().await.unwrap();
+        store.settle(&leases, commit).await.unwrap();
         store.close().await.unwrap();
     });
     for (table, change) in [

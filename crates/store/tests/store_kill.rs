@@ -131,17 +131,17 @@ fn child_that_accepts_and_settles_until_it_is_killed() {
         .enable_time()
         .build()
         .unwrap();
-    let holding = runtime.block_on(store.hold_shards()).unwrap();
+    let leases = runtime.block_on(store.hold_shards()).unwrap();
     let tasks: Vec<_> = (0..TASKS)
         .map(|task| {
-            let (store, holding) = (Arc::clone(&store), holding.clone());
+            let (store, leases) = (Arc::clone(&store), leases.clone());
             runtime.spawn(async move {
                 for i in 0.. {
                     let number = (round << 40) | (task << 32) | i;
                     store.accept(vec![acceptance(number)]).await.unwrap();
                     println!("accepted {number}");
                     if !number.is_multiple_of(4) {
-                        store.settle(&holding, commit(number)).await.unwrap();
+                        store.settle(&leases, commit(number)).await.unwrap();
                         println!("settled {number}");
                     }
                 }

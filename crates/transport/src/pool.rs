@@ -76,7 +76,7 @@ pub(crate) enum Kept {
 
 /// What a request that needs a connection gets.
 #[derive(Debug)]
-pub(crate) enum Place {
+pub(crate) enum Acquired {
     /// The permission to open one; others wait until this is dropped.
     Open(Option<OwnedSemaphorePermit>),
     /// A connection that became idle meanwhile.
@@ -237,7 +237,7 @@ impl Pool {
         key: &Arc<PoolKey>,
         addresses: &[IpAddr],
         may_be_kept: bool,
-    ) -> Place {
+    ) -> Acquired {
         let openings = {
             let mut state = self.state();
             let host =
@@ -247,7 +247,7 @@ impl Pool {
             openings
         };
         if let Ok(place) = Arc::clone(&openings.places).try_acquire_owned() {
-            return Place::Open(Some(place));
+            return Acquired::Open(Some(place));
         }
         let mut place = pin!(Arc::clone(&openings.places).acquire_owned());
         loop {
@@ -258,10 +258,10 @@ impl Pool {
                 () = openings.given_back.notified(), if may_be_kept => None,
             };
             if may_be_kept && let Some(kept) = self.take(key, addresses) {
-                return Place::Kept(kept);
+                return Acquired::Kept(kept);
             }
             if let Some(place) = place {
-                return Place::Open(place);
+                return Acquired::Open(place);
             }
         }
     }

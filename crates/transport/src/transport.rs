@@ -26,7 +26,7 @@ use crate::fault::Fault;
 use crate::http1::{Http1, Unanswered};
 use crate::http2::{Http2, Lease};
 use crate::options::TransportOptions;
-use crate::pool::{Gauges, Kept, Place, Pool, PoolStats};
+use crate::pool::{Acquired, Gauges, Kept, Pool, PoolStats};
 use crate::request::{PoolKey, Request, Target, TargetHost};
 use crate::resolve::{Resolver, ResolverSetupError};
 use crate::stream::Flow;
@@ -216,8 +216,8 @@ impl HttpTransport {
         // After an idle connection was found dead, do not use another idle one.
         let may_be_kept = progress.timings.connection != Connection::Resent;
         let place = match self.pool.place(key, addresses, may_be_kept).await {
-            Place::Kept(kept) => return Ok((kept, true, None)),
-            Place::Open(place) => place,
+            Acquired::Kept(kept) => return Ok((kept, true, None)),
+            Acquired::Open(place) => place,
         };
         let (stream, peer) = self.connector.open(target, addresses, progress).await?;
         if stream.is_http2() {

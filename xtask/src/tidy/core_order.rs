@@ -1,7 +1,8 @@
 //! The modules of the engine's core have an order, and each uses only those before it.
 //!
-//! The rule checks paths `super::module::…`, and calls `self.method(…)` of methods of `Core`, which
-//! may be defined in any module. The compiler checks neither.
+//! The rule checks paths `super::module::…`, calls `self.method(…)` of methods of `Core`, which may be
+//! defined in any module, and uses `self.field` of fields of `Core`: a field belongs to the module that
+//! defines its type. The compiler checks none of it.
 
 use std::collections::BTreeMap;
 
@@ -17,10 +18,13 @@ const ORDER: &[&str] = &[
     "limiter",
     "destinations",
     "table",
+    "shards",
+    "suspensions",
     "alarms",
     "messages",
     "commits",
     STATE,
+    "shutdown",
     "policies",
     // The path of a delivery.
     "payloads",
@@ -48,14 +52,13 @@ const ORDER: &[&str] = &[
     // Inputs from outside.
     "answers",
     "durable",
-    "shutdown",
     "views",
     "commands",
     TOP,
 ];
 
 /// The module with the fields of `Core`: it uses the types of all modules, and calls none of their
-/// methods.
+/// methods of `Core`.
 const STATE: &str = "state";
 
 /// The module that handles the inputs.
@@ -73,6 +76,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     for (name, (_, code)) in &files {
         methods.extend(methods_of_core(code).map(|method| (method, *name)));
     }
+    let fields = files.get(STATE).map_or_else(BTreeMap::new, |(_, code)| fields_of_core(code));
     let mut findings = Vec::new();
     for (name, (path, code)) in &files {
         let Some(own) = place(name) else {
@@ -92,6 +96,14 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
                 && place(of).is_none_or(|of| of > own)
             {
                 let message = format!("{name} must not call {of}'s {method}, which comes after it");
+                findings.push(Finding::new(path, line, message));
+            }
+        }
+        for (line, field) in uses(code).filter(|_| *name != STATE) {
+            if let Some(of) = fields.get(field)
+                && place(of).is_none_or(|of| of > own)
+            {
+                let message = format!("{name} must not use {of}'s {field}, which comes after it");
                 findings.push(Finding::new(path, line, message));
             }
         }
@@ -127,6 +139,23 @@ fn methods_of_core(code: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// The fields of `Core` that have a type of one of the modules, with that module.
+fn fields_of_core(code: &str) -> BTreeMap<&str, &str> {
+    let mut types = BTreeMap::new();
+    for import in code.lines().filter_map(|line| line.strip_prefix("use super::")) {
+        if let Some((module, names)) = import.trim_end_matches(';').split_once("::") {
+            let names = names.split(|c: char| !c.is_alphanumeric());
+            types.extend(names.map(|name| (name, module)));
+        }
+    }
+    let fields = code.lines().skip_while(|line| !line.ends_with("struct Core {"));
+    let fields = fields.take_while(|line| *line != "}").filter_map(|line| {
+        let (field, kind) = line.trim_end_matches(',').split_once(": ")?;
+        Some((field.rsplit(' ').next()?, *types.get(kind)?))
+    });
+    fields.collect()
+}
+
 /// The modules in paths that begin with `super::`, each with its line. A path without a module,
 /// because `mod.rs` exports the item, counts as a use of `mod`.
 fn modules_named(code: &str) -> impl Iterator<Item = (usize, &str)> {
@@ -139,12 +168,22 @@ fn modules_named(code: &str) -> impl Iterator<Item = (usize, &str)> {
 
 /// The methods that are called on `self` or on `core`, each with its line.
 fn calls(code: &str) -> impl Iterator<Item = (usize, &str)> {
+    members(code).filter(|(_, _, is_call)| *is_call).map(|(line, name, _)| (line, name))
+}
+
+/// The fields of `self` or of `core` that are used, each with its line.
+fn uses(code: &str) -> impl Iterator<Item = (usize, &str)> {
+    members(code).filter(|(_, _, is_call)| !is_call).map(|(line, name, _)| (line, name))
+}
+
+/// The names after `self.` and `core.`, each with its line and whether it is called.
+fn members(code: &str) -> impl Iterator<Item = (usize, &str, bool)> {
     code.match_indices('.').filter_map(|(at, _)| {
         let of = code[..at].trim_end();
         let of = of.rsplit(|c: char| !c.is_alphanumeric() && c != '_' && c != '.').next()?;
         let name = word(&code[at + 1..]);
         let is_call = code[at + 1 + name.len()..].starts_with('(');
-        (is_call && matches!(of, "self" | "core")).then(|| (line_of(code, at), name))
+        matches!(of, "self" | "core").then(|| (line_of(code, at), name, is_call))
     })
 }
 
@@ -200,6 +239,19 @@ mod tests {
                 format!("{FOLDER}turns.rs:1: turns must not use lanes, which comes after it"),
                 format!("{FOLDER}turns.rs:2: turns must not use mod, which comes after it"),
             ]
+        );
+    }
+
+    #[test]
+    fn field_whose_type_a_later_module_defines_is_refused() {
+        let state = "use super::window::Window;\nuse super::table::{Entry, Table};\n\npub(crate) struct Core {\n    pub(super) table: Table,\n    pub(super) window: Window,\n    pub(super) now: Timestamp,\n}\n";
+        let lanes = "impl Core {\n    fn peek(&self) {\n        self.table.get();\n        self.window.get(self.now);\n    }\n}\n";
+        let places = "impl Core {\n    fn take(&self) {\n        self.window.get();\n    }\n}\n";
+        assert_eq!(
+            core(&[("lanes", lanes), ("places", places), ("state", state)]),
+            [format!(
+                "{FOLDER}lanes.rs:4: lanes must not use window's window, which comes after it"
+            )]
         );
     }
 

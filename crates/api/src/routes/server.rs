@@ -123,8 +123,8 @@ pub(crate) async fn server(
         store,
         clock_ahead_ms: state.clock_ahead_ms(),
         mass_failure: MassFailureState {
-            suspended: gauges.held,
-            suspended_since: gauges.held_since,
+            suspended: gauges.suspended,
+            suspended_since: gauges.suspended_since,
         },
         disk: disk.map(|Disk { free, total, data }| DiskView {
             free_bytes: free,
@@ -152,9 +152,9 @@ async fn oldest(
     state: &ApiState,
     now: Timestamp,
 ) -> Result<(Option<Duration>, Option<Duration>), Problem> {
-    let holding = state.engine().holding().await?;
-    let queued = state.store().queued(&holding, None, 1).await?;
-    let due = state.store().due(&holding, None, now, 1).await?;
+    let leases = state.engine().leases().await?;
+    let queued = state.store().queued(&leases, None, 1).await?;
+    let due = state.store().due(&leases, None, now, 1).await?;
     let first = queued.first().map(|delivery| now.since(delivery.created_at));
     let retry = due.first().and_then(|delivery| delivery.next_attempt_at());
     Ok((first, retry.map(|at| now.since(at))))

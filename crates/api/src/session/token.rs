@@ -45,7 +45,9 @@ pub(crate) fn new(
     Ok(NewToken { id, hash, text })
 }
 
-/// Splits a token with this prefix into the identifier (without its prefix) and the secret.
+/// Parses a token `PREFIX DIGITS _ SECRET`, written without the spaces: returns the 16 hexadecimal
+/// digits that identify the pass, and the secret. `None` if the token is malformed or has another
+/// prefix.
 pub(super) fn parse<'t>(prefix: &str, token: &'t [u8]) -> Option<(&'t str, &'t [u8])> {
     let rest = token.strip_prefix(prefix.as_bytes())?;
     let (digits, rest) = rest.split_at_checked(ID_CHARS)?;

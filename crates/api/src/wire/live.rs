@@ -17,7 +17,9 @@ pub(crate) fn whose(event: &EngineEvent) -> Option<&TenantId> {
         EngineEvent::Transition { tenant, .. }
         | EngineEvent::Warning { tenant, .. }
         | EngineEvent::FilterOverBudget { tenant, .. } => Some(tenant),
-        EngineEvent::Began { .. } | EngineEvent::HoldChange(_) | EngineEvent::ClockStep(_) => None,
+        EngineEvent::Began { .. }
+        | EngineEvent::SuspensionChange(_)
+        | EngineEvent::ClockStep(_) => None,
     }
 }
 
@@ -36,7 +38,7 @@ pub(crate) fn mark(event: &EngineEvent) -> Mark {
         }
         EngineEvent::FilterOverBudget { .. }
         | EngineEvent::Began { .. }
-        | EngineEvent::HoldChange(_)
+        | EngineEvent::SuspensionChange(_)
         | EngineEvent::ClockStep(_) => Mark::default(),
     }
 }
@@ -75,6 +77,8 @@ pub(crate) fn told(event: &EngineEvent, bodies: Bodies) -> Option<(&'static str,
             });
             Some(("filter_over_budget", data))
         }
-        EngineEvent::Began { .. } | EngineEvent::HoldChange(_) | EngineEvent::ClockStep(_) => None,
+        EngineEvent::Began { .. }
+        | EngineEvent::SuspensionChange(_)
+        | EngineEvent::ClockStep(_) => None,
     }
 }

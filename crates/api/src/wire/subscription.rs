@@ -180,8 +180,8 @@ pub(crate) fn apply_workfront(
         return if is_given { Err(Problem::field("workfront", why)) } else { Ok(()) };
     }
     let mut options = match &body.workfront {
-        Patch::Absent | Patch::Value(_) => workfront::Options::of(subscription).clone(),
-        Patch::Null => workfront::Options::default(),
+        Patch::Absent | Patch::Value(_) => workfront::WorkfrontOptions::of(subscription).clone(),
+        Patch::Null => workfront::WorkfrontOptions::default(),
     };
     if let Patch::Value(given) = &body.workfront {
         if let Some(version) = &given.version {
@@ -433,7 +433,7 @@ pub(crate) struct WorkfrontView {
 
 impl WorkfrontView {
     fn of(subscription: &Subscription) -> Option<Self> {
-        let options = workfront::Options::of(subscription);
+        let options = workfront::WorkfrontOptions::of(subscription);
         (subscription.format == Format::Workfront).then(|| WorkfrontView {
             version: options.version.as_str(),
             base64: options.base64,

@@ -19,7 +19,7 @@ use postrider_domain::payload::Format;
 use postrider_domain::policy::SubscriptionPolicy;
 use postrider_domain::signature::{SigningSecret, SigningSecrets};
 use postrider_domain::subscription::{About, Subscription, TypeSet};
-use postrider_domain::workfront::{Options, Subject, Version};
+use postrider_domain::workfront::{Subject, Version, WorkfrontOptions};
 use postrider_store::{DestinationRecord, SubscriptionRecord};
 
 use super::SUBSCRIPTIONS;
@@ -142,7 +142,7 @@ async fn page(state: &ApiState, caller: &Caller, asked: AskedPage) -> Result<Pag
     for id in ids.into_iter().skip((page - 1).saturating_mul(limit)).take(limit) {
         // One that was deleted since is left out.
         let Some(record) = state.store().subscription(&caller.tenant, id).await? else { continue };
-        let filters = Options::of(&record.subscription).filters.as_ref();
+        let filters = WorkfrontOptions::of(&record.subscription).filters.as_ref();
         bytes += filters.map_or(0, |filters| filters.to_string().len());
         if bytes > PAGE_BYTES_MAX {
             let why = format!("the filters on this page are larger than {PAGE_BYTES_MAX} bytes");
@@ -338,7 +338,7 @@ async fn set_version(
     let record = find(state, caller, id).await?;
     let credentials = Credentials::open(state.vault(), &record)?;
     let (mut subscription, now) = (record.subscription, state.now());
-    let mut options = Options::of(&subscription).clone();
+    let mut options = WorkfrontOptions::of(&subscription).clone();
     if !options.change_version(version, now) {
         return Ok(());
     }

@@ -9,7 +9,7 @@ use postrider_domain::limits::{PAGE_MAX, WORKFRONT_TOKEN_CHARS_MAX};
 use postrider_domain::subscription::Subscription;
 use postrider_domain::time::Timestamp;
 use postrider_domain::workfront::filters::{self, Connector};
-use postrider_domain::workfront::{Options, Subject, Version};
+use postrider_domain::workfront::{Subject, Version, WorkfrontOptions};
 use postrider_store::DestinationRecord;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -77,7 +77,7 @@ pub(super) struct Wish {
     pub(super) subject: Subject,
     pub(super) object: Option<ObjectId>,
     pub(super) filter: Option<Filter>,
-    pub(super) options: Options,
+    pub(super) options: WorkfrontOptions,
     pub(super) token: Zeroizing<String>,
 }
 
@@ -108,7 +108,7 @@ impl SubscriptionBody {
         };
         let base64 = self.base64_encoding.as_ref().map_or(Ok(false), Encoded::check)?;
         let has_filters = filter.is_some();
-        let options = Options {
+        let options = WorkfrontOptions {
             version,
             base64,
             version_changed_at: None,
@@ -240,7 +240,7 @@ impl SubscriptionView {
         credentials: &Credentials,
         destination: Option<&DestinationRecord>,
     ) -> Self {
-        let options = Options::of(subscription);
+        let options = WorkfrontOptions::of(subscription);
         SubscriptionView {
             id: subscription.id.to_string(),
             date_created: shown(subscription.created_at),

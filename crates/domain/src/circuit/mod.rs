@@ -239,11 +239,11 @@ pub enum Admission {
 /// Whether transitions to disabled and frozen are suspended, because so many destinations fail at
 /// once that the fault is probably ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hold {
+pub enum Suspension {
     /// Transitions happen as usual.
-    Released,
+    Off,
     /// Failures are counted separately, and no destination is disabled or frozen.
-    Held,
+    On,
 }
 
 impl Circuit {
@@ -267,10 +267,10 @@ impl Circuit {
     pub fn ask(
         &mut self,
         now: Timestamp,
-        hold: Hold,
+        suspension: Suspension,
         policy: &CircuitPolicy,
     ) -> (Admission, Option<Transition>) {
-        let transition = self.freeze_when_due(now, hold, policy);
+        let transition = self.freeze_when_due(now, suspension, policy);
         let admission = match &self.state {
             CircuitState::Closed => Admission::Admit,
             CircuitState::Open { probe_at, .. } if *probe_at <= now => Admission::Probe,
@@ -314,13 +314,13 @@ impl Circuit {
         delivery: DeliveryId,
         verdict: Verdict,
         now: Timestamp,
-        hold: Hold,
+        suspension: Suspension,
         policy: &CircuitPolicy,
     ) -> Option<Transition> {
         match verdict {
             Verdict::Success => self.succeeded(delivery, now),
-            Verdict::Failure => self.failed(delivery, now, hold, policy),
-            Verdict::Gone => self.gone(now, hold),
+            Verdict::Failure => self.failed(delivery, now, suspension, policy),
+            Verdict::Gone => self.gone(now, suspension),
             Verdict::OwnFault => self.end_probe(delivery, Evidence::ProbeLost, now, policy),
         }
     }
@@ -437,24 +437,24 @@ impl Circuit {
         &mut self,
         delivery: DeliveryId,
         now: Timestamp,
-        hold: Hold,
+        suspension: Suspension,
         policy: &CircuitPolicy,
     ) -> Option<Transition> {
-        self.count_failure(now, hold);
-        self.freeze_when_due(now, hold, policy)
+        self.count_failure(now, suspension);
+        self.freeze_when_due(now, suspension, policy)
             .or_else(|| self.end_probe(delivery, Evidence::ProbeFailed, now, policy))
-            .or_else(|| self.disable_when_due(now, hold, policy))
+            .or_else(|| self.disable_when_due(now, suspension, policy))
     }
 
     /// A response of 410: the receiver itself says that it is gone, so a suspension does not
     /// matter.
-    fn gone(&mut self, now: Timestamp, hold: Hold) -> Option<Transition> {
-        self.count_failure(now, hold);
+    fn gone(&mut self, now: Timestamp, suspension: Suspension) -> Option<Transition> {
+        self.count_failure(now, suspension);
         self.freeze_for(Evidence::Gone, now)
     }
 
-    fn count_failure(&mut self, now: Timestamp, hold: Hold) {
-        if hold == Hold::Held {
+    fn count_failure(&mut self, now: Timestamp, suspension: Suspension) {
+        if suspension == Suspension::On {
             self.suspended.failures += 1;
             self.suspended.consecutive += 1;
             return;
@@ -503,10 +503,10 @@ impl Circuit {
     fn disable_when_due(
         &mut self,
         now: Timestamp,
-        hold: Hold,
+        suspension: Suspension,
         policy: &CircuitPolicy,
     ) -> Option<Transition> {
-        if self.state != CircuitState::Closed || hold == Hold::Held {
+        if self.state != CircuitState::Closed || suspension == Suspension::On {
             return None;
         }
         let Counters { attempts, failures, consecutive_failures, .. } = self.counters;
@@ -530,10 +530,10 @@ impl Circuit {
     fn freeze_when_due(
         &mut self,
         now: Timestamp,
-        hold: Hold,
+        suspension: Suspension,
         policy: &CircuitPolicy,
     ) -> Option<Transition> {
-        if hold == Hold::Held {
+        if suspension == Suspension::On {
             return None;
         }
         let consecutive = self.counters.consecutive_failures;

@@ -4,7 +4,7 @@
 //! compared with the expected ones. Inputs: `fail`, `ok`, `gone`, `ours` are outcomes (of the
 //! probe, where one is in flight); `late-fail`, `late-ok`, `late-gone`, `late-ours` are those of
 //! another attempt that was still in flight; `probe` admits a probe; `+10m` advances the clock;
-//! `hold` suspends transitions and `release` ends that; `enable` and `freeze` are calls by a
+//! `suspend` suspends transitions and `resume` ends that; `enable` and `freeze` are calls by a
 //! person, `crash` is a restart. `x*n` is `x` n times.
 
 use std::time::Duration;
@@ -21,7 +21,7 @@ const START: Timestamp = Timestamp::from_unix_ms(1_763_199_000_000);
 struct Bench {
     circuit: Circuit,
     now: Timestamp,
-    hold: Hold,
+    suspension: Suspension,
     policy: CircuitPolicy,
     transitions: Vec<Transition>,
 }
@@ -29,7 +29,7 @@ struct Bench {
 impl Bench {
     fn new(policy: CircuitPolicy) -> Self {
         let circuit = Circuit::new(START);
-        Bench { circuit, now: START, hold: Hold::Released, policy, transitions: Vec::new() }
+        Bench { circuit, now: START, suspension: Suspension::Off, policy, transitions: Vec::new() }
     }
 
     fn input(&mut self, word: &str) {
@@ -56,12 +56,12 @@ impl Bench {
             "enable" => self.circuit.enable(Some("mended".into()), self.now),
             "freeze" => self.circuit.freeze(Some("asked to".into()), self.now),
             "crash" => self.circuit.recover(self.now, &self.policy),
-            "hold" => {
-                self.hold = Hold::Held;
+            "suspend" => {
+                self.suspension = Suspension::On;
                 self.circuit.suspend(self.now.saturating_sub(MINUTE), self.now)
             }
-            "release" => {
-                self.hold = Hold::Released;
+            "resume" => {
+                self.suspension = Suspension::Off;
                 self.circuit.take_back();
                 None
             }
@@ -74,12 +74,12 @@ impl Bench {
     }
 
     fn learn(&mut self, delivery: DeliveryId, verdict: Verdict) -> Option<Transition> {
-        self.circuit.learn(delivery, verdict, self.now, self.hold, &self.policy)
+        self.circuit.learn(delivery, verdict, self.now, self.suspension, &self.policy)
     }
 
     /// Asks for admission, as a delivery would, and shows state and answer.
     fn shown(&mut self) -> &'static str {
-        let (admission, transition) = self.circuit.ask(self.now, self.hold, &self.policy);
+        let (admission, transition) = self.circuit.ask(self.now, self.suspension, &self.policy);
         self.transitions.extend(transition);
         match (self.circuit.state_name(), admission) {
             (StateName::Closed, Admission::Admit) => "closed",
@@ -309,7 +309,7 @@ fn gone_freezes_from_every_state_and_says_so() {
         ("gone", "frozen"),
         ("fail*101 late-gone", "open(wait) frozen"),
         ("fail*101 +10m probe gone", "open(wait) open(probe) half-open(wait) frozen"),
-        ("hold gone", "closed frozen"),
+        ("suspend gone", "closed frozen"),
     ] {
         let bench = check(inputs, expected);
         assert_eq!(bench.transitions.last().unwrap().evidence, Evidence::Gone);
@@ -337,34 +337,34 @@ fn faults_of_our_own_never_count() {
 
 #[test]
 fn failures_while_transitions_are_suspended_are_taken_back() {
-    let bench = check("ok*7 hold fail*60000 +100d", "closed closed closed closed");
+    let bench = check("ok*7 suspend fail*60000 +100d", "closed closed closed closed");
     let counters = bench.circuit.shown_counters();
     assert_eq!((counters.attempts, counters.consecutive_failures), (60_007, 60_000), "counted");
     let bench = check(
-        "ok*7 hold fail*9 ok fail*60000 release",
+        "ok*7 suspend fail*9 ok fail*60000 resume",
         "closed closed closed closed closed closed",
     );
     assert_eq!(bench.circuit.shown_counters(), bench.circuit.counters);
     assert_eq!((bench.circuit.counters.attempts, bench.circuit.counters.failures), (8, 0));
-    check("hold fail*1999 release fail*100 fail", "closed closed closed closed open(wait)");
-    check("hold fail*150 release ok", "closed closed closed closed");
-    check("hold fail*50000 release +100d fail*100", "closed closed closed closed closed");
+    check("suspend fail*1999 resume fail*100 fail", "closed closed closed closed open(wait)");
+    check("suspend fail*150 resume ok", "closed closed closed closed");
+    check("suspend fail*50000 resume +100d fail*100", "closed closed closed closed closed");
     // The failures before the suspension stay.
     check(
-        "fail*90 +2m hold fail*150 release fail*10 fail",
+        "fail*90 +2m suspend fail*150 resume fail*10 fail",
         "closed closed closed closed closed closed open(wait)",
     );
     // A process that ends during the suspension drops the failures when it reads the circuit again.
-    let mut bench = check("hold fail*50000", "closed closed");
+    let mut bench = check("suspend fail*50000", "closed closed");
     bench.circuit.take_back();
     assert_eq!(bench.circuit, Circuit::new(START));
     // Transitions to enabled are not suspended.
     check(
-        "fail*101   +2m        hold       +8m         probe           ok",
+        "fail*101   +2m        suspend    +8m         probe           ok",
         "open(wait) open(wait) open(wait) open(probe) half-open(wait) closed",
     );
     check(
-        "fail*101   +2m        hold       +8m         probe           fail",
+        "fail*101   +2m        suspend    +8m         probe           fail",
         "open(wait) open(wait) open(wait) open(probe) half-open(wait) open(wait)",
     );
 }
@@ -372,32 +372,32 @@ fn failures_while_transitions_are_suspended_are_taken_back() {
 #[test]
 fn failures_of_the_minute_before_a_suspension_are_taken_back() {
     let bench = check(
-        "ok*20 fail*60 +59s hold fail*9 release",
+        "ok*20 fail*60 +59s suspend fail*9 resume",
         "closed closed closed closed closed closed",
     );
     assert_eq!((bench.circuit.counters.attempts, bench.circuit.counters.failures), (20, 0));
     // A run of failures that is older than a minute began before the outage.
-    let bench = check("fail*60 +1m1~ hold release", "closed closed closed closed");
+    let bench = check("fail*60 +1m1~ suspend resume", "closed closed closed closed");
     assert_eq!(bench.circuit.counters.failures, 60);
-    let bench = check("fail +1m1~ fail*59 hold release", "closed closed closed closed closed");
+    let bench = check("fail +1m1~ fail*59 suspend resume", "closed closed closed closed closed");
     assert_eq!(bench.circuit.counters.failures, 60, "one run of failures is one");
-    let bench = check("fail*60 ok fail*9 hold release", "closed closed closed closed closed");
+    let bench = check("fail*60 ok fail*9 suspend resume", "closed closed closed closed closed");
     assert_eq!(bench.circuit.counters.failures, 60, "a success ends a run");
 }
 
 #[test]
 fn a_destination_that_the_first_minute_of_an_outage_disabled_is_enabled_again() {
     let bench =
-        check("fail*101 +50s hold fail*50 release", "open(wait) open(wait) closed closed closed");
+        check("fail*101 +50s suspend fail*50 resume", "open(wait) open(wait) closed closed closed");
     assert!(bench.transitions[1].evidence.is_taken_back());
     assert_eq!(bench.transitions[1].counters.failures, 101, "what was counted until then");
     assert_eq!(bench.circuit.counters, Counters::default());
-    check("ok*9000 fail*2000 hold", "closed open(wait) closed");
+    check("ok*9000 fail*2000 suspend", "closed open(wait) closed");
     // A destination that was disabled before the outage, frozen by a person, or gone stays as it
     // is.
-    check("fail*101 +1m1~ late-fail hold", "open(wait) open(wait) open(wait) open(wait)");
-    check("fail*9 freeze hold release", "closed frozen frozen frozen");
-    check("fail*9 gone hold release", "closed frozen frozen frozen");
+    check("fail*101 +1m1~ late-fail suspend", "open(wait) open(wait) open(wait) open(wait)");
+    check("fail*9 freeze suspend resume", "closed frozen frozen frozen");
+    check("fail*9 gone suspend resume", "closed frozen frozen frozen");
 }
 
 #[test]
@@ -457,7 +457,7 @@ fn every_transition_has_its_evidence() {
 
 #[test]
 fn circuit_round_trips_through_its_stored_form() {
-    for inputs in ["ok", "fail*101", "fail*101 +10m probe", "gone", "freeze", "hold fail"] {
+    for inputs in ["ok", "fail*101", "fail*101 +10m probe", "gone", "freeze", "suspend fail"] {
         let mut bench = Bench::new(CircuitPolicy::default());
         inputs.split_whitespace().for_each(|word| bench.input(word));
         let json = serde_json::to_string(&bench.circuit).unwrap();
@@ -490,8 +490,8 @@ fn any_input() -> impl Strategy<Value = &'static str> {
         1 => Just("+30h"),
         1 => Just("enable"),
         1 => Just("freeze"),
-        1 => Just("hold"),
-        1 => Just("release"),
+        1 => Just("suspend"),
+        1 => Just("resume"),
         1 => Just("crash"),
     ]
 }
@@ -547,7 +547,7 @@ proptest! {
     ) {
         let mut bench = Bench::new(low_thresholds());
         let (mut attempts, mut failures, mut row) = (0, 0, 0);
-        for word in inputs.into_iter().filter(|word| !matches!(*word, "hold" | "release")) {
+        for word in inputs.into_iter().filter(|word| !matches!(*word, "suspend" | "resume")) {
             let was = bench.circuit.state_name();
             bench.input(word);
             let reset = word == "enable"

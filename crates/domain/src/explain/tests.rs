@@ -6,7 +6,7 @@ use super::*;
 use crate::attempt::{
     Answer, BodyEnd, Ending, Failure, FailureClass, Finished, Phase, Timings, Turn, Verdict,
 };
-use crate::circuit::Hold;
+use crate::circuit::Suspension;
 use crate::event::{Event, RawJson};
 use crate::ids::{DeliveryId, SubscriptionId, TenantId};
 use crate::policy::CircuitPolicy;
@@ -64,7 +64,7 @@ fn disabled() -> Destination {
             DeliveryId::from_bytes([9; 16]),
             Verdict::Failure,
             later(1),
-            Hold::Released,
+            Suspension::Off,
             &CircuitPolicy::default(),
         );
     }

@@ -12,7 +12,9 @@ use super::cohort::{Cohort, Template, Waiting, delivery_id};
 use super::tally::Tally;
 use super::{Forecast, ForecastError, JITTERED_MAX, OUTAGE_AT, Scenario, Traffic, Work};
 use crate::attempt::{Turn, Verdict};
-use crate::circuit::{Admission, Circuit, CircuitState, Counters, Hold, StateName, Transition};
+use crate::circuit::{
+    Admission, Circuit, CircuitState, Counters, StateName, Suspension, Transition,
+};
 use crate::delivery::{DeadReason, Delivery, DeliveryState};
 use crate::policy::{DeadRecovery, Policy, RecoveryMode, Share};
 use crate::retry;
@@ -128,7 +130,7 @@ impl<'a> Run<'a> {
     }
 
     fn ask(&mut self, now: Timestamp) -> (Admission, Option<Transition>) {
-        self.circuit.ask(now, Hold::Released, &self.policy.circuit)
+        self.circuit.ask(now, Suspension::Off, &self.policy.circuit)
     }
 
     /// The earliest time at which something may change, whatever the state of the circuit.
@@ -212,7 +214,7 @@ impl<'a> Run<'a> {
         let verdict = if is_up { Verdict::Success } else { Verdict::Failure };
         let was_closed = self.circuit.state_name() == StateName::Closed;
         let policy = &self.policy.circuit;
-        let transition = self.circuit.learn(delivery.id, verdict, at, Hold::Released, policy);
+        let transition = self.circuit.learn(delivery.id, verdict, at, Suspension::Off, policy);
         self.note(transition);
         if is_up {
             let n = number(delivery);
@@ -290,7 +292,7 @@ impl<'a> Run<'a> {
     fn learn_successes(&mut self, first: u64, count: u64, at: Timestamp) {
         let policy = &self.policy.circuit;
         let transition =
-            self.circuit.learn(delivery_id(first), Verdict::Success, at, Hold::Released, policy);
+            self.circuit.learn(delivery_id(first), Verdict::Success, at, Suspension::Off, policy);
         self.note(transition);
         let others = count.saturating_sub(1);
         self.circuit.counters.attempts += others;

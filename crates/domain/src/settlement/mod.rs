@@ -6,7 +6,7 @@
 //! either all of it is stored or none.
 
 use crate::attempt::{Attempt, Finished, Turn, Verdict};
-use crate::circuit::{Hold, StateName, Transition};
+use crate::circuit::{StateName, Suspension, Transition};
 use crate::delivery::Delivery;
 use crate::destination::Destination;
 use crate::policy::Policy;
@@ -35,12 +35,12 @@ pub fn settle(
     turn: Turn,
     finished: Finished,
     now: Timestamp,
-    hold: Hold,
+    suspension: Suspension,
     policy: &Policy,
 ) -> Settlement {
     let verdict = finished.ending.verdict();
     let mut learned = destination.clone();
-    let transition = learned.circuit.learn(delivery.id, verdict, now, hold, &policy.circuit);
+    let transition = learned.circuit.learn(delivery.id, verdict, now, suspension, &policy.circuit);
     if transition.as_ref().is_some_and(|transition| transition.to == StateName::Closed) {
         learned.circuit.end_outage(policy.recovery.dead);
     }

@@ -59,7 +59,7 @@ fn settle_at(turn: Turn, ending: Ending, ms: u64) -> Settlement {
     let (delivery, destination) = pair();
     let policy = Policy::default();
     let done = finished(at(ms), ending);
-    settle(&delivery, &destination, turn, done, at(ms + 5), Hold::Released, &policy)
+    settle(&delivery, &destination, turn, done, at(ms + 5), Suspension::Off, &policy)
 }
 
 /// The move in the ledger that a settlement causes.
@@ -124,13 +124,14 @@ fn the_hundred_and_first_failure_disables_and_says_so_in_the_same_settlement() {
     for n in 1..=101 {
         let done = finished(START, refused());
         let settled =
-            settle(&delivery, &destination, Turn::First, done, START, Hold::Released, &policy);
+            settle(&delivery, &destination, Turn::First, done, START, Suspension::Off, &policy);
         assert_eq!(settled.transition.is_some(), n == 101, "failure {n}");
         assert_eq!(settled.warning.is_some(), n == 51 || n == 91, "failure {n}");
         destination = settled.destination;
     }
     let done = finished(START, refused());
-    let settled = settle(&delivery, &destination, Turn::First, done, START, Hold::Held, &policy);
+    let settled =
+        settle(&delivery, &destination, Turn::First, done, START, Suspension::On, &policy);
     assert_eq!(settled.transition, None);
 }
 
@@ -141,7 +142,7 @@ fn the_last_failure_makes_it_dead() {
     policy.retry.max = 0;
     let done = finished(START, refused());
     let settled =
-        settle(&delivery, &destination, Turn::First, done, at(5), Hold::Released, &policy);
+        settle(&delivery, &destination, Turn::First, done, at(5), Suspension::Off, &policy);
     let dead = DeliveryState::Dead { at: at(5), reason: DeadReason::Exhausted };
     assert_eq!(settled.delivery.state, dead);
     let moved = LedgerMove { from: StateName::Queued, to: StateName::Dead };
@@ -154,7 +155,7 @@ fn a_retry_that_fails_again_moves_nothing_in_the_ledger() {
     let policy = Policy::default();
     let first = finished(START, refused());
     let settled =
-        settle(&delivery, &destination, Turn::First, first, START, Hold::Released, &policy);
+        settle(&delivery, &destination, Turn::First, first, START, Suspension::Off, &policy);
     let second = finished(at(84_800), refused());
     let turn = settled.delivery.turn().unwrap();
     let again = settle(
@@ -163,7 +164,7 @@ fn a_retry_that_fails_again_moves_nothing_in_the_ledger() {
         turn,
         second,
         at(84_900),
-        Hold::Released,
+        Suspension::Off,
         &policy,
     );
     assert_eq!(step_of(StateName::Waiting, &again), None);
@@ -199,7 +200,7 @@ proptest! {
             let (after, moved) = match (ending, what) {
                 (Some(ending), _) => {
                     let done = finished(now, ending);
-                    let s = settle(&before, &destination, turn, done, now, Hold::Released, &policy);
+                    let s = settle(&before, &destination, turn, done, now, Suspension::Off, &policy);
                     prop_assert_eq!(s.delivery.attempts, before.attempts + 1);
                     prop_assert_eq!(s.attempt.number, s.delivery.attempts);
                     let moved = step_of(before.state.name(), &s);

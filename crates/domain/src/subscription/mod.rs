@@ -49,7 +49,7 @@ pub struct Subscription {
     pub format: Format,
     /// The options of the format `workfront`; the default ones where there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub workfront: Option<Box<workfront::Options>>,
+    pub workfront: Option<Box<workfront::WorkfrontOptions>>,
     /// Custom headers in plain text, as version 0.1.0 stored them. Now always empty: headers are
     /// sealed with the other credentials.
     #[serde(default, deserialize_with = "headers::deserialize_all")]
@@ -109,7 +109,7 @@ impl Subscription {
     }
 
     fn twin_key(&self) -> impl Eq + Hash {
-        let base64 = workfront::Options::of(self).base64;
+        let base64 = workfront::WorkfrontOptions::of(self).base64;
         (&self.tenant, &self.url, &self.types, &self.object, &self.filter, self.format, base64)
     }
 }
@@ -135,8 +135,11 @@ mod tests {
         .unwrap()
     }
 
-    fn options(version: workfront::Version, base64: bool) -> Option<Box<workfront::Options>> {
-        Some(Box::new(workfront::Options { version, base64, ..Default::default() }))
+    fn options(
+        version: workfront::Version,
+        base64: bool,
+    ) -> Option<Box<workfront::WorkfrontOptions>> {
+        Some(Box::new(workfront::WorkfrontOptions { version, base64, ..Default::default() }))
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! **A delivery has one version, for its whole life.** For five minutes after a change of version an
 //! event is owed twice, once in each version: two deliveries, each with a `webhook-id`, retries and a
 //! log of its own. The last bit of a delivery's identifier says which version it has ([`mark`],
-//! [`Options::version_of`]), so the record of a delivery needs no further field. Outside these five
+//! [`WorkfrontOptions::version_of`]), so the record of a delivery needs no further field. Outside these five
 //! minutes the bit means nothing, and a delivery has the version that its subscription has.
 
 pub mod filters;
@@ -196,7 +196,7 @@ impl Subject {
 /// The options of a subscription with the format `workfront`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Options {
+pub struct WorkfrontOptions {
     /// The version.
     #[serde(default)]
     pub version: Version,
@@ -216,7 +216,7 @@ pub struct Options {
 }
 
 /// The options of a subscription that has none of its own.
-static DEFAULT: Options = Options {
+static DEFAULT: WorkfrontOptions = WorkfrontOptions {
     version: Version::V2,
     base64: false,
     version_changed_at: None,
@@ -224,9 +224,9 @@ static DEFAULT: Options = Options {
     connector: None,
 };
 
-impl Options {
+impl WorkfrontOptions {
     /// The options of a subscription.
-    pub fn of(subscription: &Subscription) -> &Options {
+    pub fn of(subscription: &Subscription) -> &WorkfrontOptions {
         subscription.workfront.as_deref().unwrap_or(&DEFAULT)
     }
 
@@ -276,7 +276,7 @@ pub fn owed(
 ) -> impl ExactSizeIterator<Item = Option<Version>> {
     let both = match subscription.format {
         Format::Workfront => {
-            let options = Options::of(subscription);
+            let options = WorkfrontOptions::of(subscription);
             options.owes_both_at(now).then(|| [options.version, options.version.other()])
         }
         Format::Standard | Format::CloudEvents | Format::Raw => None,
@@ -332,7 +332,7 @@ mod tests {
             owed(subscription, at(ms)).map(|v| v.map(Version::as_str)).collect::<Vec<_>>()
         };
         assert_eq!(owed_at(&subscription, 0), [None]);
-        let mut options = Options::of(&subscription).clone();
+        let mut options = WorkfrontOptions::of(&subscription).clone();
         assert!(options.change_version(Version::V2, at(0)));
         assert!(!options.change_version(Version::V2, at(7)), "the same version is no change");
         subscription.workfront = Some(Box::new(options));
@@ -350,7 +350,7 @@ mod tests {
 
     #[test]
     fn a_delivery_keeps_the_version_that_its_identifier_says() {
-        let mut options = Options { version: Version::V1, ..Options::default() };
+        let mut options = WorkfrontOptions { version: Version::V1, ..WorkfrontOptions::default() };
         options.change_version(Version::V2, at(0));
         for random in [[0; 10], [255; 10], [7; 10]] {
             for version in Version::ALL {
@@ -372,7 +372,7 @@ mod tests {
         subscription.filter =
             filters::compile(&given, filters::Connector::Or, Happening::Update).unwrap();
         let kept = |subscription: &Subscription| {
-            let mut options = Options::of(subscription).clone();
+            let mut options = WorkfrontOptions::of(subscription).clone();
             options.forget_stale_filters(subscription);
             options.filters
         };
@@ -413,9 +413,9 @@ mod tests {
 
     #[test]
     fn options_without_content_are_short_and_unknown_ones_are_refused() {
-        let json = serde_json::to_value(Options::default()).unwrap();
+        let json = serde_json::to_value(WorkfrontOptions::default()).unwrap();
         assert_eq!(json, json!({"version": "v2"}));
-        assert!(serde_json::from_value::<Options>(json!({"version": "v3"})).is_err());
-        assert!(serde_json::from_value::<Options>(json!({"surprise": 1})).is_err());
+        assert!(serde_json::from_value::<WorkfrontOptions>(json!({"version": "v3"})).is_err());
+        assert!(serde_json::from_value::<WorkfrontOptions>(json!({"surprise": 1})).is_err());
     }
 }

@@ -4,7 +4,7 @@
 //! once; without hints it polls, so that nothing depends on a hint. A request to another node is a
 //! message through the store, and so is its answer: nodes need no network addresses of each other.
 
-mod letters;
+mod messages;
 mod refresh;
 mod route;
 
@@ -17,13 +17,13 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior};
 
-pub(crate) use letters::{Post, Question};
+pub(crate) use messages::{Mailbox, PeerRequest};
 pub(crate) use refresh::{NEWEST, Refresher};
 pub(crate) use route::{Done, is_cancelled};
 
 use crate::core::Input;
 use crate::handle::EngineHandle;
-use crate::upkeep::ToHolder;
+use crate::upkeep::ToLeaseHolder;
 
 /// How often a node polls for changes without a hint.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -41,7 +41,7 @@ pub(crate) fn instant() -> Instant {
 
 /// Starts the tasks that work with other nodes, if the store allows several.
 pub(crate) fn begin(engine: &EngineHandle, replays: mpsc::UnboundedReceiver<ToReplay>) {
-    if engine.shared.post.is_some() {
+    if engine.shared.mailbox.is_some() {
         tokio::spawn(listen(engine.clone()));
         tokio::spawn(replay_elsewhere(engine.clone(), replays));
     }
@@ -74,16 +74,18 @@ fn heard(engine: &EngineHandle, hint: Hint) {
     match hint {
         Hint::Work { shards, since } => work(engine, shards, since),
         Hint::Changed => refresh(engine),
-        Hint::Letters => take_letters(engine),
+        Hint::Messages => take_messages(engine),
         // Sending fails only after the engine has shut down.
-        Hint::Shards => drop(engine.shared.holder.send(ToHolder::Anew(ShardLeases::default()))),
+        Hint::Shards => {
+            drop(engine.shared.holder.send(ToLeaseHolder::Renew(ShardLeases::default())));
+        }
     }
 }
 
 /// Polls for every kind of change that a hint could announce.
 fn look(engine: &EngineHandle, looks: u64) {
     refresh(engine);
-    take_letters(engine);
+    take_messages(engine);
     let now = engine.shared.clock.now();
     let back = LOOK_BACK.iter().rev().find(|(every, _)| looks.is_multiple_of(*every));
     let since = match back {
@@ -117,9 +119,9 @@ fn refresh(engine: &EngineHandle) {
     });
 }
 
-fn take_letters(engine: &EngineHandle) {
-    if let Some(post) = engine.shared.post.clone() {
+fn take_messages(engine: &EngineHandle) {
+    if let Some(mailbox) = engine.shared.mailbox.clone() {
         let engine = engine.clone();
-        tokio::spawn(async move { post.take(&engine).await });
+        tokio::spawn(async move { mailbox.take(&engine).await });
     }
 }

@@ -13,7 +13,7 @@ use postrider_store::{DeliveryFilter, ReplayJob};
 use tokio::task::JoinSet;
 
 use super::instant;
-use super::letters::{Answer, Question};
+use super::messages::{PeerAnswer, PeerRequest};
 use crate::core::{Command, DeliveryCommand, Input, OnReplay, TenantOverlay};
 use crate::handle::{CommandError, EngineHandle};
 use crate::upkeep::pause;
@@ -33,13 +33,13 @@ impl EngineHandle {
     pub(crate) async fn routed<T, F>(
         &self,
         shard: Shard,
-        question: Question,
+        request: PeerRequest,
         here: impl Fn() -> F,
     ) -> Result<Done<T>, CommandError>
     where
         F: Future<Output = Result<T, CommandError>>,
     {
-        let Some(post) = &self.shared.post else { return here().await.map(Done::Here) };
+        let Some(mailbox) = &self.shared.mailbox else { return here().await.map(Done::Here) };
         let end = instant() + PATIENCE;
         let mut was_asked = false;
         loop {
@@ -49,9 +49,9 @@ impl EngineHandle {
             }
             let members = self.shared.store.members().await.unwrap_or_default();
             let owner = members.into_iter().find(|member| member.shards.has(shard));
-            if let Some(owner) = owner.filter(|owner| owner.name != post.me()) {
-                match post.ask(&owner.name, question.clone(), ANSWER).await {
-                    Some(Answer::Refused(refusal)) => {
+            if let Some(owner) = owner.filter(|owner| owner.name != mailbox.me()) {
+                match mailbox.ask(&owner.name, request.clone(), ANSWER).await {
+                    Some(PeerAnswer::Refused(refusal)) => {
                         let error = refusal.error();
                         if was_asked && matches!(error, CommandError::WrongState(_)) {
                             return Ok(Done::Elsewhere);
@@ -77,7 +77,7 @@ impl EngineHandle {
         tenant: &TenantId,
         delivery: DeliveryId,
     ) -> Result<Shard, CommandError> {
-        if self.shared.post.is_none() {
+        if self.shared.mailbox.is_none() {
             return Ok(Shard(0));
         }
         let found = self.shared.store.delivery(tenant, delivery).await?;
@@ -106,13 +106,13 @@ impl EngineHandle {
     }
 
     /// Sends a request to all other nodes; returns the answers that come in time.
-    async fn everybody(&self, question: Question) -> Vec<Answer> {
-        let Some(post) = &self.shared.post else { return Vec::new() };
+    async fn everybody(&self, request: PeerRequest) -> Vec<PeerAnswer> {
+        let Some(mailbox) = &self.shared.mailbox else { return Vec::new() };
         let Ok(members) = self.shared.store.members().await else { return Vec::new() };
         let mut asked = JoinSet::new();
-        for member in members.into_iter().filter(|member| member.name != post.me()) {
-            let (post, question) = (std::sync::Arc::clone(post), question.clone());
-            asked.spawn(async move { post.ask(&member.name, question, GLANCE).await });
+        for member in members.into_iter().filter(|member| member.name != mailbox.me()) {
+            let (mailbox, request) = (std::sync::Arc::clone(mailbox), request.clone());
+            asked.spawn(async move { mailbox.ask(&member.name, request, GLANCE).await });
         }
         asked.join_all().await.into_iter().flatten().collect()
     }
@@ -120,10 +120,10 @@ impl EngineHandle {
     /// Which of these deliveries are in flight on other nodes.
     pub(crate) async fn in_flight_elsewhere(&self, deliveries: &[DeliveryId]) -> Vec<bool> {
         let mut flags = vec![false; deliveries.len()];
-        if self.shared.post.is_some() {
-            let question = Question::InFlight { deliveries: deliveries.to_vec() };
-            for answer in self.everybody(question).await {
-                if let Answer::Flags(theirs) = answer {
+        if self.shared.mailbox.is_some() {
+            let request = PeerRequest::InFlight { deliveries: deliveries.to_vec() };
+            for answer in self.everybody(request).await {
+                if let PeerAnswer::Flags(theirs) = answer {
                     flags.iter_mut().zip(theirs).for_each(|(flag, their)| *flag |= their);
                 }
             }
@@ -132,7 +132,7 @@ impl EngineHandle {
     }
 
     /// The deliveries of a tenant that are in flight on other nodes and match a filter.
-    pub(crate) async fn flying_elsewhere(
+    pub(crate) async fn list_in_flight_elsewhere(
         &self,
         tenant: &TenantId,
         filter: &DeliveryFilter,
@@ -140,10 +140,10 @@ impl EngineHandle {
         limit: usize,
     ) -> Result<Vec<Delivery>, CommandError> {
         let mut found = Vec::new();
-        if self.shared.post.is_some() {
-            let question = Question::Flying { tenant: tenant.clone(), below, limit };
-            for answer in self.everybody(question).await {
-                let Answer::Flying(ids) = answer else { continue };
+        if self.shared.mailbox.is_some() {
+            let request = PeerRequest::ListInFlight { tenant: tenant.clone(), below, limit };
+            for answer in self.everybody(request).await {
+                let PeerAnswer::InFlight(ids) = answer else { continue };
                 for id in ids {
                     let delivery = self.shared.store.delivery(tenant, id).await?;
                     let is_open = |one: &Delivery| one.finished_at().is_none();
@@ -157,10 +157,10 @@ impl EngineHandle {
     /// A tenant's counts of deliveries in flight on other nodes.
     pub(crate) async fn overlay_elsewhere(&self, tenant: Option<&TenantId>) -> TenantOverlay {
         let mut all = TenantOverlay::default();
-        if self.shared.post.is_some() {
-            let question = Question::Overlay { tenant: tenant.cloned() };
-            for answer in self.everybody(question).await {
-                if let Answer::Overlay { queued, waiting } = answer {
+        if self.shared.mailbox.is_some() {
+            let request = PeerRequest::Overlay { tenant: tenant.cloned() };
+            for answer in self.everybody(request).await {
+                if let PeerAnswer::Overlay { queued, waiting } = answer {
                     all.queued += queued;
                     all.waiting += waiting;
                 }
@@ -170,52 +170,53 @@ impl EngineHandle {
     }
 
     /// Answers the request of another node.
-    pub(crate) async fn answer(&self, question: Question) -> Result<Answer, CommandError> {
-        match question {
-            Question::Enable { tenant, destination, reason, how } => {
+    pub(crate) async fn answer(&self, request: PeerRequest) -> Result<PeerAnswer, CommandError> {
+        match request {
+            PeerRequest::Enable { tenant, destination, reason, how } => {
                 self.enable_here(&tenant, destination, reason, how).await?;
             }
-            Question::Freeze { tenant, destination, reason } => {
+            PeerRequest::Freeze { tenant, destination, reason } => {
                 self.freeze_here(&tenant, destination, reason).await?;
             }
-            Question::Cancel { tenant, delivery } => {
+            PeerRequest::Cancel { tenant, delivery } => {
                 self.change_here(&tenant, delivery, DeliveryCommand::Cancel).await?;
             }
-            Question::Replay { tenant, delivery } => {
+            PeerRequest::Replay { tenant, delivery } => {
                 self.change_here(&tenant, delivery, DeliveryCommand::Replay).await?;
             }
-            Question::Retry { tenant, delivery } => {
+            PeerRequest::Retry { tenant, delivery } => {
                 self.change_here(&tenant, delivery, DeliveryCommand::Retry).await?;
             }
-            Question::ReplayEnded { tenant, by, deliveries } => {
+            PeerRequest::ReplayEnded { tenant, by, deliveries } => {
                 let (count, moved) = self.replay_ended(&tenant, by, deliveries).await;
-                return Ok(Answer::Replayed { count, moved });
+                return Ok(PeerAnswer::Replayed { count, moved });
             }
-            Question::RetryWaiting { tenant, since, deliveries } => {
+            PeerRequest::RetryWaiting { tenant, since, deliveries } => {
                 let (count, moved) = self.retry_waiting(&tenant, since, deliveries).await;
-                return Ok(Answer::Replayed { count, moved });
+                return Ok(PeerAnswer::Replayed { count, moved });
             }
-            Question::RunJob { tenant, id } => {
+            PeerRequest::RunJob { tenant, id } => {
                 let job = self.shared.store.replay(&tenant, id).await?;
                 self.run_job_here(job.ok_or(CommandError::NotFound)?).await?;
             }
-            Question::ChangeJob { tenant, id, change } => {
+            PeerRequest::ChangeJob { tenant, id, change } => {
                 self.change_job_here(&tenant, id, change).await?;
             }
-            Question::InFlight { deliveries } => {
-                return Ok(Answer::Flags(self.in_flight_here(deliveries).await?));
+            PeerRequest::InFlight { deliveries } => {
+                return Ok(PeerAnswer::Flags(self.in_flight_here(deliveries).await?));
             }
-            Question::Flying { tenant, below, limit } => {
+            PeerRequest::ListInFlight { tenant, below, limit } => {
                 let any = DeliveryFilter::default();
-                let flying = self.flying_here(&tenant, any, below, limit).await?;
-                return Ok(Answer::Flying(flying.iter().map(|delivery| delivery.id).collect()));
+                let in_flight = self.list_in_flight_here(&tenant, any, below, limit).await?;
+                let ids = in_flight.iter().map(|delivery| delivery.id);
+                return Ok(PeerAnswer::InFlight(ids.collect()));
             }
-            Question::Overlay { tenant } => {
+            PeerRequest::Overlay { tenant } => {
                 let TenantOverlay { queued, waiting } = self.overlay_here(tenant).await?;
-                return Ok(Answer::Overlay { queued, waiting });
+                return Ok(PeerAnswer::Overlay { queued, waiting });
             }
         }
-        Ok(Answer::Done)
+        Ok(PeerAnswer::Done)
     }
 
     /// Replays the given deliveries that had ended by `by`, for a job; returns how many, and which
@@ -285,7 +286,7 @@ impl EngineHandle {
     /// Asks the nodes that own a job's next deliveries to replay them, again and again until all are
     /// replayed. `is_all` says that these are the last ones of the job.
     pub(crate) async fn replay_elsewhere(self, job: ReplayJob, rows: Vec<Delivery>, is_all: bool) {
-        let Some(post) = &self.shared.post else { return };
+        let Some(mailbox) = &self.shared.mailbox else { return };
         let last = rows.last().map(|row| row.id);
         let (mut left, mut replayed) = (rows, 0);
         while !left.is_empty() {
@@ -297,12 +298,12 @@ impl EngineHandle {
                 if ids.is_empty() {
                     continue;
                 }
-                let answer = if member.name == post.me() {
+                let answer = if member.name == mailbox.me() {
                     Some(self.send_for(&job, ids).await)
                 } else {
-                    let question = question_for(&job, ids);
-                    match post.ask(&member.name, question, ANSWER).await {
-                        Some(Answer::Replayed { count, moved }) => Some((count, moved)),
+                    let request = request_for(&job, ids);
+                    match mailbox.ask(&member.name, request, ANSWER).await {
+                        Some(PeerAnswer::Replayed { count, moved }) => Some((count, moved)),
                         _ => None,
                     }
                 };
@@ -335,24 +336,25 @@ fn sum(results: Vec<Result<bool, DeliveryId>>) -> (u64, Vec<DeliveryId>) {
 }
 
 /// What another node is asked, to have it send some of a job's deliveries.
-fn question_for(job: &ReplayJob, deliveries: Vec<DeliveryId>) -> Question {
+fn request_for(job: &ReplayJob, deliveries: Vec<DeliveryId>) -> PeerRequest {
     let (tenant, at) = (job.tenant.clone(), job.created_at);
     if job.retries() {
-        Question::RetryWaiting { tenant, since: at, deliveries }
+        PeerRequest::RetryWaiting { tenant, since: at, deliveries }
     } else {
-        Question::ReplayEnded { tenant, by: at, deliveries }
+        PeerRequest::ReplayEnded { tenant, by: at, deliveries }
     }
 }
 
-/// Where something was done.
+/// Which node executed a command.
 pub(crate) enum Done<T> {
-    /// This node, with this result.
+    /// This node did, with this result.
     Here(T),
-    /// Another node: the store has the result.
+    /// The node that owns the shard did. The caller reads the result from the store.
     Elsewhere,
 }
 
-/// Checks that a delivery is in the state that a cancel leaves.
+/// Checks a delivery that another node was to cancel, as the store has it now. It is an error if it has
+/// ended otherwise. An unfinished state is none: somebody may have replayed it since.
 pub(crate) fn is_cancelled(delivery: &Delivery) -> Result<(), WrongState> {
     match delivery.state.name() {
         StateName::Cancelled | StateName::Queued | StateName::Waiting | StateName::InFlight => {

@@ -22,12 +22,12 @@ impl Core {
     /// Whether this destination may be attempted now. Asking may freeze it, if its time without a
     /// success is over.
     pub(super) fn ask(&mut self, ix: DestIx) -> Admission {
-        if self.dests[ix.get()].lost {
+        if self.table.dests[ix.get()].lost {
             return Admission::Refuse;
         }
-        let hold = self.guard.hold();
-        let circuit = &mut self.dests[ix.get()].record.circuit;
-        let (admission, transition) = circuit.ask(self.now, hold, &self.policy.circuit);
+        let suspension = self.suspensions.now();
+        let circuit = &mut self.table.dests[ix.get()].record.circuit;
+        let (admission, transition) = circuit.ask(self.now, suspension, &self.policy.circuit);
         if transition.is_some() {
             self.circuit_changed(ix, transition);
             self.arm_circuit(ix);
@@ -40,7 +40,7 @@ impl Core {
     pub(super) fn refuse_frozen(&mut self, ix: DestIx) -> Result<(), CommandError> {
         // Asking may freeze it.
         self.ask(ix);
-        match &self.dests[ix.get()].record.circuit.state {
+        match &self.table.dests[ix.get()].record.circuit.state {
             CircuitState::Frozen { since, evidence } => {
                 let why = Words(evidence).to_string();
                 Err(CommandError::Frozen { since: *since, why })
@@ -54,7 +54,7 @@ impl Core {
     /// Records a changed circuit for the next commit, and publishes its transition.
     pub(super) fn circuit_changed(&mut self, ix: DestIx, transition: Option<Transition>) {
         if let Some(transition) = &transition {
-            let dest = &self.dests[ix.get()];
+            let dest = &self.table.dests[ix.get()];
             self.actions.push(Action::Publish(EngineEvent::Transition {
                 tenant: dest.record.tenant.clone(),
                 destination: dest.record.id,
@@ -62,15 +62,15 @@ impl Core {
                 transition: transition.clone(),
             }));
         }
-        self.commits.circuit(ix, &self.dests[ix.get()].record, transition);
+        self.commits.circuit(ix, &self.table.dests[ix.get()].record, transition);
     }
 
     /// Sets the alarms that follow from the circuit's current state.
     pub(super) fn arm_circuit(&mut self, ix: DestIx) {
-        if self.dests[ix.get()].lost {
+        if self.table.dests[ix.get()].lost {
             return;
         }
-        let circuit = &self.dests[ix.get()].record.circuit;
+        let circuit = &self.table.dests[ix.get()].record.circuit;
         let policy = &self.policy.circuit;
         match &circuit.state {
             CircuitState::Open { probe_at, .. } => self.alarms.set(Alarm::Probe(ix), *probe_at),
@@ -94,7 +94,7 @@ impl Core {
 
     /// When the next probe of a disabled destination is due.
     pub(super) fn next_probe_at(&self, ix: DestIx) -> Option<Timestamp> {
-        match self.dests[ix.get()].record.circuit.state {
+        match self.table.dests[ix.get()].record.circuit.state {
             CircuitState::Open { probe_at, .. } if probe_at > self.now => Some(probe_at),
             // A probe is being chosen or is in flight.
             CircuitState::Open { .. } | CircuitState::HalfOpen { .. } => {

@@ -18,10 +18,10 @@ impl Core {
     /// Handles the result of a read. If another node accepted the deliveries, their events are read
     /// first, all at once and not one by one when they are sent.
     pub(super) fn loaded(&mut self, id: LoadId, rows: Vec<Delivery>, next_ticket: u64) {
-        let is_first_lane = self.loads.is_of_first_lane(id);
-        if is_first_lane && self.held_until.is_some() {
+        let is_first_lane = self.reads.is_of_first_lane(id);
+        if is_first_lane && self.shards.are_shared() {
             let is_new = |row: &&Delivery| {
-                !self.entries.contains_key(&row.id) && !self.commits.is_dirty(row.id)
+                !self.table.entries.contains_key(&row.id) && !self.commits.is_dirty(row.id)
             };
             let new = rows.iter().filter(is_new).take(FETCHED_MAX);
             let wanted: Vec<_> = new.map(|row| (row.tenant.clone(), row.event.clone())).collect();
@@ -59,8 +59,8 @@ impl Core {
     ) {
         // A delivery that another node owned when the read began may have changed since.
         let is_known = |destination| {
-            let ix = self.dest_ix(destination);
-            ix.is_none_or(|ix| self.dests[ix.get()].known_since <= id)
+            let ix = self.table.dest_ix(destination);
+            ix.is_none_or(|ix| self.table.dests[ix.get()].known_since <= id)
         };
         if load.destination().is_some_and(|destination| !is_known(destination)) {
             return;
@@ -73,27 +73,27 @@ impl Core {
         match load {
             Load::Due { until, limit, .. } => self.due_loaded(rows, asked < limit, until),
             Load::Backlog { limit, .. } => {
-                self.seen.remember(next_ticket, &rows, self.inbox.oldest_ticket());
+                self.reads.seen.remember(next_ticket, &rows, self.inbox.oldest_ticket());
                 self.backlog_loaded(rows, last, asked < limit, events);
             }
             Load::Queued { destination, limit } => {
-                self.seen.remember(next_ticket, &rows, self.inbox.oldest_ticket());
-                if let Some(ix) = self.dest_ix(destination) {
+                self.reads.seen.remember(next_ticket, &rows, self.inbox.oldest_ticket());
+                if let Some(ix) = self.table.dest_ix(destination) {
                     self.queued_loaded(ix, rows, limit, events);
                 }
             }
             Load::Overdue { destination, limit } => {
-                if let Some(ix) = self.dest_ix(destination) {
+                if let Some(ix) = self.table.dest_ix(destination) {
                     self.overdue_loaded(ix, rows, limit);
                 }
             }
             Load::Probe { destination, limit, .. } => {
-                if let Some(ix) = self.dest_ix(destination) {
+                if let Some(ix) = self.table.dest_ix(destination) {
                     self.probe_candidates(ix, rows, limit);
                 }
             }
             Load::Drain { destination, limit } => {
-                if let Some(ix) = self.dest_ix(destination) {
+                if let Some(ix) = self.table.dest_ix(destination) {
                     self.drain_loaded(ix, rows, limit);
                 }
             }

@@ -34,7 +34,7 @@ impl Core {
                 Some(_) | None => self.share(event),
             };
             // A read of the store may have returned it already, and it may even have ended since.
-            if !self.seen.has(ticket.number, delivery.id) {
+            if !self.reads.seen.has(ticket.number, delivery.id) {
                 self.arrive(delivery, Some(Arc::clone(&shared)));
             }
             last = Some(shared);
@@ -43,10 +43,10 @@ impl Core {
 
     /// Takes in a delivery that is queued in the store, unless it is in memory already.
     fn arrive(&mut self, delivery: Delivery, event: Option<Arc<Loaded>>) {
-        if self.entries.contains_key(&delivery.id) || self.commits.is_dirty(delivery.id) {
+        if self.table.entries.contains_key(&delivery.id) || self.commits.is_dirty(delivery.id) {
             return;
         }
-        let Some(&ix) = self.dest_by_id.get(&delivery.destination) else {
+        let Some(ix) = self.table.dest_ix(delivery.destination) else {
             return self.await_destination(delivery, event);
         };
         if !self.directory.has(delivery.subscription) {
@@ -54,7 +54,7 @@ impl Core {
             return;
         }
         let cap = self.lane_cap();
-        let dest = &mut self.dests[ix.get()];
+        let dest = &mut self.table.dests[ix.get()];
         if dest.first.len >= cap {
             dest.first.spilled = true;
             return;
@@ -77,7 +77,7 @@ impl Core {
         is_complete: bool,
         events: &SharedEvents,
     ) {
-        self.loads.backlog_read((!is_complete).then_some(last));
+        self.reads.backlog_read((!is_complete).then_some(last));
         self.arrive_all(rows, events);
     }
 
@@ -88,11 +88,11 @@ impl Core {
         limit: usize,
         events: &SharedEvents,
     ) {
-        let (before, complete) = (self.entries.len(), rows.len() < limit);
+        let (before, complete) = (self.table.entries.len(), rows.len() < limit);
         self.arrive_all(rows, events);
-        let grew = self.entries.len() > before;
+        let grew = self.table.entries.len() > before;
         let low = self.lane_cap() / 2;
-        let queue = &mut self.dests[ix.get()].first;
+        let queue = &mut self.table.dests[ix.get()].first;
         queue.loading = false;
         queue.spilled |= !complete;
         if !queue.spilled || queue.len > low {
@@ -112,7 +112,7 @@ impl Core {
             .last()
             .and_then(|row| Some(DueMark { at: row.next_attempt_at()?, delivery: row.id }));
         let all = complete.then_some(DueMark { at: until, delivery: LAST_ID });
-        self.due.read_up_to(all.or(last));
+        self.window.read_up_to(all.or(last));
         for row in rows {
             if !self.commits.is_dirty(row.id) {
                 self.adopt(row);
@@ -127,10 +127,12 @@ impl Core {
     /// Takes a waiting delivery into memory, unless it is there already or beyond the window.
     fn adopt(&mut self, delivery: Delivery) {
         let DeliveryState::Waiting(slot) = delivery.state else { return };
-        if self.entries.contains_key(&delivery.id) || !self.due.covers(slot.due_at, delivery.id) {
+        if self.table.entries.contains_key(&delivery.id)
+            || !self.window.covers(slot.due_at, delivery.id)
+        {
             return;
         }
-        let Some(ix) = self.dest_ix(delivery.destination) else {
+        let Some(ix) = self.table.dest_ix(delivery.destination) else {
             return self.await_destination(delivery, None);
         };
         if !self.directory.has(delivery.subscription) {
@@ -147,24 +149,24 @@ impl Core {
         let is_due =
             |row: &Delivery| matches!(row.state, DeliveryState::Waiting(s) if s.due_at <= now);
         let is_more = rows.len() >= limit && rows.last().is_some_and(is_due);
-        let before = self.entries.len();
-        let queue = &mut self.dests[ix.get()].retry;
+        let before = self.table.entries.len();
+        let queue = &mut self.table.dests[ix.get()].retry;
         queue.loading = false;
         // Deliveries that were dropped during this read may be missing in it.
         let dropped = std::mem::replace(&mut queue.spilled, false);
-        let destination = self.dests[ix.get()].record.id;
+        let destination = self.table.dests[ix.get()].record.id;
         // Changes that are not durable yet are missing in the read, or outdated.
         let newer = self.commits.dirty_of(destination);
         let is_behind = rows.iter().any(|row| self.commits.is_dirty(row.id));
         let rows = rows.into_iter().filter(|row| !self.commits.is_dirty(row.id));
         for row in rows.chain(newer).collect::<Vec<_>>() {
-            if !is_due(&row) || self.entries.contains_key(&row.id) {
+            if !is_due(&row) || self.table.entries.contains_key(&row.id) {
                 continue;
             }
             self.enqueue_ready(row, ix, false);
         }
-        let (grew, low) = (self.entries.len() > before, self.lane_cap() / 2);
-        let queue = &mut self.dests[ix.get()].retry;
+        let (grew, low) = (self.table.entries.len() > before, self.lane_cap() / 2);
+        let queue = &mut self.table.dests[ix.get()].retry;
         queue.spilled |= is_more || dropped;
         if !queue.spilled || queue.len > low {
             return;
@@ -182,12 +184,12 @@ impl Core {
     /// Marks destinations that have more deliveries in the store than in memory.
     pub(super) fn spilled(&mut self, destinations: &BTreeMap<DestinationId, TenantId>) {
         for (id, tenant) in destinations {
-            let Some(&ix) = self.dest_by_id.get(id) else {
+            let Some(ix) = self.table.dest_ix(*id) else {
                 self.await_more(tenant, *id);
                 continue;
             };
             let low = self.lane_cap() / 2;
-            let queue = &mut self.dests[ix.get()].first;
+            let queue = &mut self.table.dests[ix.get()].first;
             queue.spilled = true;
             if !queue.loading && queue.len <= low {
                 self.read_back_soon(ix, Lane::First);
@@ -197,7 +199,7 @@ impl Core {
 
     /// Handles the result of the lookup of a destination: deliveries that waited for it continue.
     /// Returns the commands that can be executed now.
-    pub(super) fn found(
+    pub(super) fn destination_read(
         &mut self,
         read: LoadId,
         id: DestinationId,
@@ -218,9 +220,9 @@ impl Core {
             } else {
                 lookup.commands.into_iter().for_each(|one| one.refuse(CommandError::NotFound));
             }
-            self.jobs_found(lookup.jobs);
+            self.jobs_continue(lookup.jobs);
         }
-        self.close_find(read);
+        self.end_lookup_read(read);
         commands
     }
 

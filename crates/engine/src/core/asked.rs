@@ -34,7 +34,7 @@ impl Core {
         ix: DestIx,
         asker: Asker,
     ) -> Result<Delivery, CommandError> {
-        match self.entries.get(&delivery.id).map(|entry| entry.position) {
+        match self.table.entries.get(&delivery.id).map(|entry| entry.position) {
             None | Some(Position::Window) => {}
             Some(Position::InFlight(_)) => {
                 return Err(WrongState::OnItsWay(StateName::InFlight).into());
@@ -66,7 +66,7 @@ impl Core {
             return Err(WrongState::OnItsWay(StateName::Waiting).into());
         }
         if probe_at.is_some() && is_next {
-            self.dests[ix.get()].next_probe = Some(delivery.id);
+            self.table.dests[ix.get()].next_probe = Some(delivery.id);
         }
         self.take_out(delivery.id);
         self.commits.delivery(delivery.state.name(), asked.clone(), None);
@@ -77,7 +77,7 @@ impl Core {
     /// Whether a requested delivery becomes the next probe of a disabled destination. A person's
     /// request goes before a job's.
     fn is_next_probe(&self, delivery: &Delivery, ix: DestIx, asker: Asker) -> bool {
-        let next = self.dests[ix.get()].next_probe;
+        let next = self.table.dests[ix.get()].next_probe;
         asker == Asker::Somebody || next.is_none_or(|next| next == delivery.id)
     }
 
@@ -89,7 +89,7 @@ impl Core {
             return None;
         }
         let at = self.next_probe_at(ix)?;
-        let dest = &mut self.dests[ix.get()];
+        let dest = &mut self.table.dests[ix.get()];
         let next = *dest.next_probe.get_or_insert(delivery.id);
         let has_failed = matches!(dest.record.circuit.state, CircuitState::Open { probe_at, .. } if probe_at > self.now);
         if has_failed && next != delivery.id {

@@ -19,15 +19,15 @@ impl Core {
         id: DeliveryId,
         reason: CancelReason,
     ) -> Option<Delivery> {
-        let entry = self.entries.get_mut(&id)?;
+        let entry = self.table.entries.get_mut(&id)?;
         let before = entry.delivery.state.name();
         let cancelled = entry.delivery.cancelled(reason, self.now).ok()?;
         if let Position::InFlight(flight) = &mut entry.position {
             // The attempt continues and is logged; the delivery stays cancelled.
             entry.delivery = cancelled.clone();
             if let Some(account) = flight.account.take() {
-                let tenant = self.dests[entry.dest.get()].tenant;
-                *self.tenants[tenant].overlay.account(account) -= 1;
+                let tenant = self.table.dests[entry.dest.get()].tenant;
+                *self.table.tenants[tenant].overlay.account(account) -= 1;
             }
             self.commits.delivery(before, cancelled.clone(), None);
             return Some(cancelled);
@@ -60,7 +60,7 @@ impl Core {
     ) -> Option<Delivery> {
         let cancelled = delivery.cancelled(reason, self.now).ok()?;
         let (next, oldest) = (self.inbox.next_ticket(), self.inbox.oldest_ticket());
-        self.seen.remember(next, slice::from_ref(delivery), oldest);
+        self.reads.seen.remember(next, slice::from_ref(delivery), oldest);
         self.commits.delivery(delivery.state.name(), cancelled.clone(), None);
         Some(cancelled)
     }
@@ -82,13 +82,13 @@ impl Core {
             return;
         }
         // Deliveries in shards of other nodes are cancelled by their owners.
-        let ours = |row: &Delivery| self.holding.has(row.destination.shard());
+        let ours = |row: &Delivery| self.shards.has(row.destination.shard());
         let rows: Vec<Delivery> = rows.into_iter().filter(ours).collect();
         if rows.is_empty() {
             return;
         }
         for row in rows {
-            if self.entries.contains_key(&row.id) {
+            if self.table.entries.contains_key(&row.id) {
                 self.cancel_resident(row.id, CancelReason::SubscriptionDeleted);
             } else {
                 let newest = self.commits.dirty(row.id).cloned().unwrap_or(row);

@@ -5,7 +5,6 @@
 use std::sync::Arc;
 
 use postrider_domain::destination::Destination;
-use postrider_domain::mass_failure::MassFailureGuard;
 use postrider_domain::policy::{DeadRecovery, Policy, RecoveryMode};
 
 use super::destinations::DestIx;
@@ -18,14 +17,14 @@ impl Core {
     pub(super) fn command(&mut self, command: Command) {
         match command {
             Command::Destination { record, reply } => {
-                if self.holding.has(record.id.shard()) {
+                if self.shards.has(record.id.shard()) {
                     self.add_destination(*record, None);
                 }
                 reply.send(()).ok();
             }
             Command::Forget { destination } => self.forget_destination(destination),
             Command::Rate { destination, rate } => {
-                if let Some(ix) = self.dest_ix(destination) {
+                if let Some(ix) = self.table.dest_ix(destination) {
                     self.set_rate(ix, rate);
                 }
             }
@@ -39,9 +38,9 @@ impl Core {
                 self.actions.push(Action::Publish(EngineEvent::ClockStep(step)));
             }
             Command::Policy { policy } => self.set_policy(policy),
-            Command::Held(held) => self.hold(*held),
-            Command::Found { read, id, record } => {
-                for command in self.found(read, id, record) {
+            Command::Leases(renewed) => self.take_leases(*renewed),
+            Command::DestinationRead { read, id, record } => {
+                for command in self.destination_read(read, id, record) {
                     match command {
                         Parked::OnDestination(command) => self.on_destination(command),
                         Parked::OnDelivery(command) => self.on_delivery(command),
@@ -57,13 +56,13 @@ impl Core {
     /// Executes a command on a destination; if it is not in memory, it is read first.
     fn on_destination(&mut self, command: OnDestination) {
         let (tenant, destination) = command.subject();
-        let Some(ix) = self.dest_ix(destination) else {
+        let Some(ix) = self.table.dest_ix(destination) else {
             return self.park_command(&tenant, destination, Parked::OnDestination(command));
         };
         match command {
             // What belongs to another tenant does not exist.
             OnDestination::Enable { reply, .. } | OnDestination::Freeze { reply, .. }
-                if self.dests[ix.get()].record.tenant != tenant =>
+                if self.table.dests[ix.get()].record.tenant != tenant =>
             {
                 drop(reply.send(Err(CommandError::NotFound)));
             }
@@ -71,7 +70,7 @@ impl Core {
             OnDestination::Freeze { reason, reply, .. } => {
                 self.stop_ramp(ix);
                 let now = self.now;
-                let transition = self.dests[ix.get()].record.circuit.freeze(reason, now);
+                let transition = self.table.dests[ix.get()].record.circuit.freeze(reason, now);
                 self.circuit_changed(ix, transition);
                 self.changed_by_hand(ix, reply);
             }
@@ -96,7 +95,7 @@ impl Core {
             Some(true) => RecoveryMode::Drain,
             Some(false) => RecoveryMode::Slots,
         };
-        let circuit = &mut self.dests[ix.get()].record.circuit;
+        let circuit = &mut self.table.dests[ix.get()].record.circuit;
         let transition = circuit.enable(reason, self.now);
         let is_changed = transition.is_some();
         if is_changed {
@@ -112,26 +111,26 @@ impl Core {
 
     /// Somebody changed a circuit: they are answered when that is durable.
     fn changed_by_hand(&mut self, ix: DestIx, reply: Reply<Destination>) {
-        self.dests[ix.get()].used_at = self.now;
+        self.table.dests[ix.get()].used_at = self.now;
         self.arm_circuit(ix);
         self.activate(ix);
-        let record = self.dests[ix.get()].record.clone();
+        let record = self.table.dests[ix.get()].record.clone();
         self.commits.answer_when_durable(record.id, reply, record);
     }
 
     fn set_policy(&mut self, policy: Arc<Policy>) {
         if policy.mass_failure != self.policy.mass_failure {
             // A suspension that began under the old policy ends now.
-            self.guard = MassFailureGuard::new(policy.mass_failure.clone());
+            self.suspensions.set_policy(&policy.mass_failure);
             self.resume_transitions();
         }
         let has_other_rate = policy.limits.rate_limit_max != self.policy.limits.rate_limit_max;
         self.policy = policy;
-        let all: Vec<DestIx> = self.dests.iter().map(|(ix, _)| ix).collect();
+        let all: Vec<DestIx> = self.table.dests.iter().map(|(ix, _)| ix).collect();
         for ix in all {
             self.arm_circuit(ix);
             if has_other_rate {
-                let record = &self.dests[ix.get()].record;
+                let record = &self.table.dests[ix.get()].record;
                 let rate = self.directory.rate_limit(&record.tenant, record.id);
                 self.set_rate(ix, rate);
             }

@@ -41,7 +41,7 @@ pub(super) enum Ack {
     /// result.
     ReadBack(DestIx, Lane),
     /// Give back the shards of this decision.
-    Left(u64),
+    GiveBack(u64),
 }
 
 /// All changes that are not durable yet.
@@ -49,7 +49,7 @@ pub(super) struct Commits {
     batches: VecDeque<Batch>,
     under_way: bool,
     /// The leases when the last commit began.
-    holding: Arc<ShardLeases>,
+    leases: Arc<ShardLeases>,
     next_number: u64,
     dirty: IdMap<DeliveryId, Dirty>,
     /// Durable deliveries, but a read that began before may still return their old state.
@@ -84,7 +84,7 @@ impl Commits {
         Commits {
             batches: VecDeque::new(),
             under_way: false,
-            holding: Arc::default(),
+            leases: Arc::default(),
             next_number: 0,
             dirty: IdMap::default(),
             released: VecDeque::new(),
@@ -158,7 +158,7 @@ impl Commits {
 
     /// The epoch of a shard when the last commit began.
     pub(super) fn epoch(&self, shard: Shard) -> Option<Epoch> {
-        self.holding.epoch(shard)
+        self.leases.epoch(shard)
     }
 
     /// The shards that the first commit touches.
@@ -276,14 +276,14 @@ impl Commits {
     }
 
     /// The next commit, if there are changes and no commit is running.
-    pub(super) fn begin(&mut self, holding: &Arc<ShardLeases>) -> Option<Commit> {
+    pub(super) fn begin(&mut self, leases: &Arc<ShardLeases>) -> Option<Commit> {
         if self.under_way {
             return None;
         }
         let batch = self.batches.front_mut()?;
         batch.sealed = true;
         self.under_way = true;
-        self.holding = Arc::clone(holding);
+        self.leases = Arc::clone(leases);
         Some(batch.commit.clone())
     }
 

@@ -50,7 +50,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    pub(super) fn is_at_rest(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         let has_more = self.in_ring || self.spilled || self.loading || self.starved;
         self.len == 0 && !has_more
     }

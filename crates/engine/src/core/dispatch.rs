@@ -16,7 +16,7 @@ use postrider_domain::time::Timestamp;
 use super::alarms::Alarm;
 use super::destinations::{DestIx, ProbeStage};
 use super::messages::{Action, Outgoing};
-use super::payloads::flying_bytes;
+use super::payloads::in_flight_bytes;
 use super::state::Core;
 use super::table::{Flight, Places, Position};
 use crate::live::EngineEvent;
@@ -42,12 +42,13 @@ impl Core {
             return;
         }
         self.unpark();
-        while self.in_flight.total() < self.options.in_flight_max
+        while self.table.in_flight.total() < self.options.in_flight_max
             && let Some(id) = self.rings.probes.pop_front()
         {
             let event = self.event_of(id);
-            let bytes = flying_bytes(event.as_deref());
-            match self.entries.get(&id).map(|entry| self.dests[entry.dest.get()].tenant) {
+            let bytes = in_flight_bytes(event.as_deref());
+            match self.table.entries.get(&id).map(|entry| self.table.dests[entry.dest.get()].tenant)
+            {
                 Some(tenant) if self.tenant_block(tenant, bytes).is_some() => {
                     self.park_probe(tenant, id);
                 }
@@ -66,14 +67,14 @@ impl Core {
 
     /// One turn of a destination: sends one delivery.
     fn turn(&mut self, ix: DestIx, ring: Lane) {
-        if self.is_leaving(self.dests[ix.get()].record.id.shard()) {
+        if self.shards.is_to_give_back(self.table.dests[ix.get()].record.id.shard()) {
             // The next owner of the shard will send it.
             return;
         }
         let lane = if ring == Lane::First && self.owes_retry(ix) { Lane::Retry } else { ring };
         let Some(id) = self.peek(ix, lane) else { return };
         let event = self.event_of(id);
-        let circuit = &self.dests[ix.get()].record.circuit;
+        let circuit = &self.table.dests[ix.get()].record.circuit;
         // If the event must be read first, admission is asked afterwards: the read may take long,
         // and the circuit may open meanwhile.
         let must_read = event.is_none() && circuit.still_admits(id);
@@ -91,7 +92,7 @@ impl Core {
                 Some(Block::Tenant) => return self.keep_turn(ix, ring),
                 Some(block) => return self.park(ix, &block),
             },
-            Some(Admission::Probe) if self.dests[ix.get()].probe == ProbeStage::None => {
+            Some(Admission::Probe) if self.table.dests[ix.get()].probe == ProbeStage::None => {
                 if let Some(entry) = self.pop_entry(ix, lane, id) {
                     self.begin_probe(ix, entry);
                 }
@@ -109,7 +110,7 @@ impl Core {
     /// Whether the destination has sent so many first attempts that one of its retries must follow,
     /// and can be sent.
     fn owes_retry(&mut self, ix: DestIx) -> bool {
-        let dest = &self.dests[ix.get()];
+        let dest = &self.table.dests[ix.get()];
         let is_owed = dest.retry.len > 0
             && dest.first_since_retry >= FIRST_PER_RETRY
             && self.has_room(Lane::Retry);
@@ -121,8 +122,8 @@ impl Core {
     }
 
     fn block(&mut self, ix: DestIx, lane: Lane, event: Option<&Loaded>) -> Option<Block> {
-        let pressure = self.in_flight.total() * 2 >= self.options.in_flight_max;
-        let dest = &mut self.dests[ix.get()];
+        let pressure = self.table.in_flight.total() * 2 >= self.options.in_flight_max;
+        let dest = &mut self.table.dests[ix.get()];
         let ramp = dest.ramp.as_ref().map_or(0, |ramp| ramp.size);
         let limit = dest.limit.get(pressure).max(ramp);
         // A quarter of a destination's in-flight limit is reserved for its first lane.
@@ -135,12 +136,12 @@ impl Core {
             return Some(Block::Rate(at));
         }
         let tenant = dest.tenant;
-        self.tenant_block(tenant, flying_bytes(event)).map(|_| Block::Tenant)
+        self.tenant_block(tenant, in_flight_bytes(event)).map(|_| Block::Tenant)
     }
 
     fn park(&mut self, ix: DestIx, block: &Block) {
         match block {
-            Block::Limit => self.dests[ix.get()].limit.feel(),
+            Block::Limit => self.table.dests[ix.get()].limit.reached(),
             Block::Rate(at) => self.alarms.set(Alarm::Tokens(ix), *at),
             Block::Tenant => self.keep_turn(ix, Lane::First),
         }
@@ -148,7 +149,7 @@ impl Core {
 
     /// Sends a probe that is durable, if the limits allow it.
     fn send_probe(&mut self, id: DeliveryId) {
-        let Some(entry) = self.entries.get(&id) else { return };
+        let Some(entry) = self.table.entries.get(&id) else { return };
         if entry.position != Position::Probe {
             return;
         }
@@ -165,13 +166,13 @@ impl Core {
     }
 
     fn is_probe(&self, id: DeliveryId, ix: DestIx) -> bool {
-        let circuit = &self.dests[ix.get()].record.circuit;
+        let circuit = &self.table.dests[ix.get()].record.circuit;
         matches!(&circuit.state, CircuitState::HalfOpen { probe, .. } if *probe == id)
     }
 
     /// The destination was enabled or frozen meanwhile: the delivery goes back to its lane.
     fn release_probe(&mut self, id: DeliveryId, ix: DestIx) {
-        self.dests[ix.get()].probe = ProbeStage::None;
+        self.table.dests[ix.get()].probe = ProbeStage::None;
         self.return_to_slot(id, ix);
     }
 
@@ -207,9 +208,10 @@ impl Core {
     /// Whether a delivery whose event was read is sent. If not, it gives its in-flight capacity
     /// back.
     fn admit(&mut self, id: DeliveryId, ix: DestIx, places: Places) -> bool {
-        let is_leaving = self.is_leaving(self.dests[ix.get()].record.id.shard());
-        let is_stopped = self.shutdown.is_begun() || !self.is_leased || self.is_doubted;
-        if is_stopped || is_leaving && !places.is_probe {
+        let is_to_give_back =
+            self.shards.is_to_give_back(self.table.dests[ix.get()].record.id.shard());
+        let is_stopped = self.shutdown.is_begun() || self.shards.are_unsure();
+        if is_stopped || is_to_give_back && !places.is_probe {
             self.put_back(id);
             return false;
         }
@@ -222,7 +224,7 @@ impl Core {
         }
         match self.ask(ix) {
             Admission::Admit => true,
-            Admission::Probe if self.dests[ix.get()].probe == ProbeStage::None => {
+            Admission::Probe if self.table.dests[ix.get()].probe == ProbeStage::None => {
                 if let Some(entry) = self.take_out(id) {
                     self.begin_probe(ix, entry);
                 }
@@ -245,7 +247,7 @@ impl Core {
             self.return_to_slot(id, ix);
             return false;
         }
-        let Some(entry) = self.entries.get_mut(&id) else { return false };
+        let Some(entry) = self.table.entries.get_mut(&id) else { return false };
         let Some(prepared) = self.directory.get(entry.delivery.subscription) else {
             self.cancel_resident(id, CancelReason::SubscriptionDeleted);
             return false;
@@ -263,8 +265,8 @@ impl Core {
         };
         let account = entry.delivery.state.name();
         entry.position = Position::InFlight(Flight { turn, places, account: Some(account) });
-        let dest = &self.dests[ix.get()];
-        *self.tenants[dest.tenant].overlay.account(account) += 1;
+        let dest = &self.table.dests[ix.get()];
+        *self.table.tenants[dest.tenant].overlay.account(account) += 1;
         let delivery = &entry.delivery;
         if self.listened {
             self.actions.push(Action::Publish(EngineEvent::Began {

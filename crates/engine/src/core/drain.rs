@@ -36,7 +36,7 @@ impl Core {
         let (start, max) =
             (self.options.destination_in_flight_start, self.options.destination_in_flight_max);
         self.forget_ramp(ix);
-        let dest = &mut self.dests[ix.get()];
+        let dest = &mut self.table.dests[ix.get()];
         dest.limit = AdaptiveLimit::new(start, max);
         dest.next_probe = None;
         if mode == RecoveryMode::Drain {
@@ -56,7 +56,7 @@ impl Core {
     /// Handles a destination that was read from the store: restarts its drain if one was under way,
     /// and the replay of the outage's dead deliveries if no job for it is stored.
     pub(super) fn recover_again(&mut self, ix: DestIx) {
-        let circuit = &self.dests[ix.get()].record.circuit;
+        let circuit = &self.table.dests[ix.get()].record.circuit;
         match (circuit.draining, &circuit.state) {
             (true, CircuitState::Closed) => self.recovered(ix, RecoveryMode::Drain),
             (true, _) => self.keep_draining(ix, false),
@@ -68,7 +68,7 @@ impl Core {
     /// replayed: one for the destination, or one for each subscription that wants it. Together they
     /// keep the pace of one.
     fn replay_dead(&mut self, ix: DestIx) {
-        let dest = &self.dests[ix.get()];
+        let dest = &self.table.dests[ix.get()];
         let Some(since) = dest.record.circuit.replay_dead_since.filter(|_| !dest.lost) else {
             return;
         };
@@ -76,7 +76,7 @@ impl Core {
         let count = u32::try_from(wanted.len()).unwrap_or(u32::MAX).max(1);
         let pace = (self.policy.recovery.dead_per_second / count).max(1);
         let now = self.now;
-        let dest = &mut self.dests[ix.get()];
+        let dest = &mut self.table.dests[ix.get()];
         dest.dead_replays.clear();
         for (n, one) in (0..).zip(wanted) {
             let id = ReplayId::of_destination(now, dest.record.id, n);
@@ -102,7 +102,7 @@ impl Core {
                 finished_at: None,
             })));
         }
-        if self.dests[ix.get()].dead_replays.is_empty() {
+        if self.table.dests[ix.get()].dead_replays.is_empty() {
             // Nobody wants it any more.
             self.forget_dead(ix);
         }
@@ -110,7 +110,7 @@ impl Core {
 
     /// A job that replays dead deliveries of a destination is stored, or has nothing to replay.
     pub(super) fn dead_counted(&mut self, ix: DestIx, id: ReplayId) {
-        let dest = &mut self.dests[ix.get()];
+        let dest = &mut self.table.dests[ix.get()];
         // If another outage has ended meanwhile, the jobs for its dead deliveries are still to be
         // stored.
         if dest.dead_replays.remove(&id) && dest.dead_replays.is_empty() && !dest.lost {
@@ -119,21 +119,21 @@ impl Core {
     }
 
     fn forget_dead(&mut self, ix: DestIx) {
-        self.dests[ix.get()].record.circuit.replay_dead_since = None;
-        self.commits.circuit(ix, &self.dests[ix.get()].record, None);
+        self.table.dests[ix.get()].record.circuit.replay_dead_since = None;
+        self.commits.circuit(ix, &self.table.dests[ix.get()].record, None);
     }
 
     fn keep_draining(&mut self, ix: DestIx, draining: bool) {
-        let dest = &mut self.dests[ix.get()];
+        let dest = &mut self.table.dests[ix.get()];
         if dest.record.circuit.draining != draining && !dest.lost {
             dest.record.circuit.draining = draining;
-            self.commits.circuit(ix, &self.dests[ix.get()].record, None);
+            self.commits.circuit(ix, &self.table.dests[ix.get()].record, None);
         }
     }
 
     /// A step of the ramp has ended without a failure: doubles the size.
     pub(super) fn ramp_step(&mut self, ix: DestIx) {
-        let Some(ramp) = &mut self.dests[ix.get()].ramp else { return };
+        let Some(ramp) = &mut self.table.dests[ix.get()].ramp else { return };
         ramp.size = ramp.size.saturating_mul(2).min(self.options.destination_in_flight_max);
         let step = self.policy.recovery.ramp_step;
         self.alarms.set(Alarm::Ramp(ix), self.now.saturating_add(step));
@@ -142,7 +142,7 @@ impl Core {
 
     /// Counts a delivery of a drain that has ended: the ramp may send the next ones.
     pub(super) fn drained(&mut self, ix: DestIx, how: Drained) {
-        let Some(ramp) = &mut self.dests[ix.get()].ramp else { return };
+        let Some(ramp) = &mut self.table.dests[ix.get()].ramp else { return };
         ramp.on_their_way = ramp.on_their_way.saturating_sub(1);
         match how {
             Drained::Failed => self.stop_ramp(ix),
@@ -157,16 +157,16 @@ impl Core {
     }
 
     fn forget_ramp(&mut self, ix: DestIx) {
-        let dest = &mut self.dests[ix.get()];
+        let dest = &mut self.table.dests[ix.get()];
         if let Some(ramp) = dest.ramp.take() {
             self.commits.unwatch(dest.record.id);
-            self.read_ahead -= ramp.next.len();
+            self.table.read_ahead -= ramp.next.len();
         }
     }
 
     /// How many unsent deliveries a ramp may hold: as many as memory allows, and at least one step.
     fn ramp_room(&self, size: u32) -> usize {
-        let room = self.options.resident_max.saturating_sub(self.resident());
+        let room = self.options.resident_max.saturating_sub(self.table.resident());
         self.options.page.min(room).max(usize::try_from(size).unwrap_or(1))
     }
 
@@ -174,12 +174,12 @@ impl Core {
     /// ramp is running.
     pub(super) fn still_drains(&self, id: DeliveryId, ix: DestIx) -> bool {
         let is_due = |delivery: &Delivery| matches!(delivery.state, DeliveryState::Waiting(slot) if slot.due_at <= self.now);
-        self.dests[ix.get()].ramp.is_some()
-            || self.entries.get(&id).is_some_and(|entry| is_due(&entry.delivery))
+        self.table.dests[ix.get()].ramp.is_some()
+            || self.table.entries.get(&id).is_some_and(|entry| is_due(&entry.delivery))
     }
 
     fn run_ramp(&mut self, ix: DestIx) {
-        while let Some(ramp) = &mut self.dests[ix.get()].ramp
+        while let Some(ramp) = &mut self.table.dests[ix.get()].ramp
             && ramp.on_their_way < ramp.size
         {
             let size = ramp.size;
@@ -187,7 +187,7 @@ impl Core {
                 if !ramp.loading {
                     ramp.loading = true;
                     let room = self.ramp_room(size);
-                    let dest = &self.dests[ix.get()];
+                    let dest = &self.table.dests[ix.get()];
                     let (id, in_flight) = (dest.record.id, dest.in_flight);
                     // Deliveries that are in flight or have undurable changes may be in the result,
                     // and do not count.
@@ -199,12 +199,12 @@ impl Core {
                 return;
             };
             let is_outdated = self.commits.has_changed(row.destination, row.id);
-            self.read_ahead -= 1;
+            self.table.read_ahead -= 1;
             if is_outdated {
                 continue;
             }
             if self.bring_forward(row, ix)
-                && let Some(ramp) = &mut self.dests[ix.get()].ramp
+                && let Some(ramp) = &mut self.table.dests[ix.get()].ramp
             {
                 ramp.on_their_way += 1;
             }
@@ -213,7 +213,7 @@ impl Core {
 
     /// Sends a waiting delivery ahead of its slot; `false` if it is queued or in flight already.
     fn bring_forward(&mut self, row: Delivery, ix: DestIx) -> bool {
-        let newest = match self.entries.get(&row.id).map(|entry| entry.position) {
+        let newest = match self.table.entries.get(&row.id).map(|entry| entry.position) {
             Some(Position::Window) => match self.take_out(row.id) {
                 Some(entry) => entry.delivery,
                 None => return false,
@@ -240,13 +240,14 @@ impl Core {
         let is_free = |entry: &Entry| entry.position == Position::Window;
         let fresh: VecDeque<Delivery> = rows
             .iter()
-            .filter(|row| self.entries.get(&row.id).is_none_or(is_free))
+            .filter(|row| self.table.entries.get(&row.id).is_none_or(is_free))
             .map(newest)
             .filter(|newest| matches!(newest.state, DeliveryState::Waiting(_)))
             .collect();
         let is_last = rows.len() < limit;
-        let room = self.dests[ix.get()].ramp.as_ref().map_or(0, |ramp| self.ramp_room(ramp.size));
-        let Some(ramp) = &mut self.dests[ix.get()].ramp else { return };
+        let room =
+            self.table.dests[ix.get()].ramp.as_ref().map_or(0, |ramp| self.ramp_room(ramp.size));
+        let Some(ramp) = &mut self.table.dests[ix.get()].ramp else { return };
         ramp.loading = false;
         if fresh.is_empty() {
             // Nothing is left, or nothing that the store knows of: the next step reads again.
@@ -256,9 +257,9 @@ impl Core {
             return;
         }
         // Deliveries that do not fit are read again.
-        self.read_ahead -= ramp.next.len();
+        self.table.read_ahead -= ramp.next.len();
         ramp.next = fresh.into_iter().take(room).collect();
-        self.read_ahead += ramp.next.len();
+        self.table.read_ahead += ramp.next.len();
         self.run_ramp(ix);
     }
 }

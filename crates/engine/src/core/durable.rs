@@ -9,10 +9,10 @@ use super::state::Core;
 
 impl Core {
     pub(super) fn begin_commit(&mut self) {
-        if self.is_doubted || self.alarms.is_set(Alarm::Commit) {
+        if self.shards.are_doubted() || self.alarms.is_set(Alarm::Commit) {
             return;
         }
-        if let Some(commit) = self.commits.begin(&self.holding) {
+        if let Some(commit) = self.commits.begin(self.shards.leases()) {
             self.actions.push(Action::Commit(commit));
         }
     }
@@ -24,11 +24,11 @@ impl Core {
             Ok(()) => self.committed(),
             Err(StoreError::Stopped(why)) => self.actions.push(Action::Stop(why)),
             Err(StoreError::Fenced { shard }) => self.fenced(shard),
-            Err(StoreError::Internal(_)) if self.held_until.is_some() => {
+            Err(StoreError::Internal(_)) if self.shards.are_shared() => {
                 // The state in memory differs from the store, and repeating the commit would not
                 // help: everything that it touches is read again.
                 let touched = self.commits.touched();
-                self.lose_and_hold_anew(&touched);
+                self.lose_and_renew(&touched);
             }
             Err(
                 StoreError::DiskFull { .. }
@@ -50,7 +50,7 @@ impl Core {
 
     /// Handles a commit that is durable.
     fn committed(&mut self) {
-        for ack in self.commits.durable(self.loads.barrier()) {
+        for ack in self.commits.durable(self.reads.barrier()) {
             match ack {
                 Ack::Probe(id) => self.rings.probes.push_back(id),
                 Ack::Answer(_, answer) => answer(true),
@@ -58,7 +58,7 @@ impl Core {
                 Ack::Unfinished(tenant, subscription) => self.cancel_all(tenant, subscription),
                 Ack::PutReplay(job, reply) => self.actions.push(Action::PutReplay(job, reply)),
                 Ack::ReadBack(ix, lane) => self.read_back_when_low(ix, lane),
-                Ack::Left(decision) => self.left(decision),
+                Ack::GiveBack(decision) => self.give_back(decision),
             }
         }
     }

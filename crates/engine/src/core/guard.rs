@@ -1,8 +1,8 @@
 //! The mass-failure guard: while most destinations fail at once the fault is probably ours, and no
 //! circuit is opened or frozen.
 
-use postrider_domain::circuit::{Hold, Suspended};
-use postrider_domain::mass_failure::HoldChange;
+use postrider_domain::circuit::{Suspended, Suspension};
+use postrider_domain::mass_failure::SuspensionChange;
 
 use super::alarms::Alarm;
 use super::destinations::{Dest, DestIx};
@@ -15,21 +15,21 @@ impl Core {
     /// suspended.
     pub(super) fn freeze_due(&mut self, ix: DestIx) {
         self.ask(ix);
-        if self.guard.hold() == Hold::Held {
-            self.held_back.insert(ix);
+        if self.suspensions.now() == Suspension::On {
+            self.suspensions.put_off_freeze(ix);
         }
     }
 
     /// Handles a change of the guard.
-    pub(super) fn guard_changed(&mut self, change: Option<HoldChange>) {
+    pub(super) fn guard_changed(&mut self, change: Option<SuspensionChange>) {
         if let Some(change) = change {
-            self.actions.push(Action::Publish(EngineEvent::HoldChange(change)));
-            match change.hold {
-                Hold::Held => self.suspend_transitions(),
-                Hold::Released => self.resume_transitions(),
+            self.actions.push(Action::Publish(EngineEvent::SuspensionChange(change)));
+            match change.suspension {
+                Suspension::On => self.suspend_transitions(),
+                Suspension::Off => self.resume_transitions(),
             }
         }
-        if self.guard.hold() == Hold::Held && !self.alarms.is_set(Alarm::Guard) {
+        if self.suspensions.now() == Suspension::On && !self.alarms.is_set(Alarm::Guard) {
             let tick = self.policy.mass_failure.window / 6;
             let tick = tick.max(std::time::Duration::from_millis(1));
             self.alarms.set(Alarm::Guard, self.now.saturating_add(tick));
@@ -43,12 +43,12 @@ impl Core {
         let since = self.now.saturating_sub(window);
         let failing = |dest: &Dest| !dest.lost && dest.record.circuit.failing_since >= Some(since);
         for ix in self.destinations_where(failing) {
-            let transition = self.dests[ix.get()].record.circuit.suspend(since, self.now);
+            let transition = self.table.dests[ix.get()].record.circuit.suspend(since, self.now);
             let is_enabled = transition.is_some();
             let policy = is_enabled.then(|| self.destination_policy(ix));
             if let Some(policy) = &policy {
                 let dead = policy.dead_recovery();
-                self.dests[ix.get()].record.circuit.end_outage(dead);
+                self.table.dests[ix.get()].record.circuit.end_outage(dead);
             }
             self.commits.seal_when_full();
             self.circuit_changed(ix, transition);
@@ -64,23 +64,23 @@ impl Core {
         let has_suspended =
             |dest: &Dest| !dest.lost && dest.record.circuit.suspended != Suspended::default();
         for ix in self.destinations_where(has_suspended) {
-            if self.dests[ix.get()].record.circuit.take_back() {
+            if self.table.dests[ix.get()].record.circuit.take_back() {
                 self.commits.seal_when_full();
                 self.circuit_changed(ix, None);
             }
         }
-        for ix in std::mem::take(&mut self.held_back) {
+        for ix in self.suspensions.take_put_off() {
             self.ask(ix);
         }
     }
 
     fn destinations_where(&self, is_wanted: impl Fn(&Dest) -> bool) -> Vec<DestIx> {
-        let wanted = self.dests.iter().filter(|(_, dest)| is_wanted(dest));
+        let wanted = self.table.dests.iter().filter(|(_, dest)| is_wanted(dest));
         wanted.map(|(ix, _)| ix).collect()
     }
 
     pub(super) fn tick_guard(&mut self) {
-        let change = self.guard.tick(self.now);
+        let change = self.suspensions.tick(self.now);
         self.guard_changed(change);
     }
 }

@@ -29,8 +29,13 @@ impl Core {
     ) {
         let event = event.and_then(|event| self.keep_payload(event));
         let id = delivery.id;
-        self.entries.insert(Entry { delivery, event, dest: ix, position: Position::FirstLane });
-        let dest = &mut self.dests[ix.get()];
+        self.table.entries.insert(Entry {
+            delivery,
+            event,
+            dest: ix,
+            position: Position::FirstLane,
+        });
+        let dest = &mut self.table.dests[ix.get()];
         dest.used_at = self.now;
         dest.first.ids.push_back(id);
         dest.first.len += 1;
@@ -40,12 +45,12 @@ impl Core {
     /// The slot of a delivery in memory is due: puts it into the retry lane.
     pub(super) fn enqueue_due(&mut self, id: DeliveryId) {
         let cap = self.lane_cap();
-        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let Some(entry) = self.table.entries.get_mut(&id) else { return };
         let ix = entry.dest;
-        let queue = &mut self.dests[ix.get()].retry;
+        let queue = &mut self.table.dests[ix.get()].retry;
         if queue.len >= cap {
             queue.spilled = true;
-            self.entries.remove(&id);
+            self.table.entries.remove(&id);
             return;
         }
         entry.position = Position::RetryLane { drained: false };
@@ -57,7 +62,7 @@ impl Core {
     /// Puts a delivery that was not in memory into the retry lane: it is due, or part of a ramp.
     pub(super) fn enqueue_ready(&mut self, delivery: Delivery, ix: DestIx, drained: bool) {
         let cap = self.lane_cap();
-        let queue = &mut self.dests[ix.get()].retry;
+        let queue = &mut self.table.dests[ix.get()].retry;
         if !drained && queue.len >= cap {
             queue.spilled = true;
             return;
@@ -65,20 +70,20 @@ impl Core {
         queue.ids.push_back(delivery.id);
         queue.len += 1;
         let position = Position::RetryLane { drained };
-        self.entries.insert(Entry { delivery, event: None, dest: ix, position });
+        self.table.entries.insert(Entry { delivery, event: None, dest: ix, position });
         self.activate_lane(ix, Lane::Retry);
     }
 
     /// The next delivery of a lane; drops identifiers whose delivery has left it.
     pub(super) fn peek(&mut self, ix: DestIx, lane: Lane) -> Option<DeliveryId> {
-        let queue = self.dests[ix.get()].queue(lane);
+        let queue = self.table.dests[ix.get()].queue(lane);
         while let Some(&id) = queue.ids.front() {
-            let here = self.entries.get(&id).is_some_and(|entry| match (lane, entry.position) {
-                (Lane::First, Position::FirstLane) | (Lane::Retry, Position::RetryLane { .. }) => {
-                    true
-                }
-                (Lane::First | Lane::Retry, _) => false,
-            });
+            let here =
+                self.table.entries.get(&id).is_some_and(|entry| match (lane, entry.position) {
+                    (Lane::First, Position::FirstLane)
+                    | (Lane::Retry, Position::RetryLane { .. }) => true,
+                    (Lane::First | Lane::Retry, _) => false,
+                });
             if here {
                 return Some(id);
             }
@@ -90,7 +95,7 @@ impl Core {
     /// How many deliveries a lane may hold in memory: the fuller the memory, the fewer, so that
     /// destinations with many deliveries leave room for those with few.
     pub(super) fn lane_cap(&self) -> usize {
-        let (used, max) = (self.resident(), self.options.resident_max);
+        let (used, max) = (self.table.resident(), self.options.resident_max);
         let cap = match used {
             _ if used >= max => 1,
             _ if used >= max - max / 4 => 4,
@@ -104,7 +109,7 @@ impl Core {
     /// Removes the delivery that [`Core::peek`] returned from its lane. The caller must set its new
     /// position in the same step.
     pub(super) fn pop(&mut self, ix: DestIx, lane: Lane) {
-        let queue = self.dests[ix.get()].queue(lane);
+        let queue = self.table.dests[ix.get()].queue(lane);
         queue.ids.pop_front();
         queue.len = queue.len.saturating_sub(1);
         self.read_back_when_low(ix, lane);
@@ -113,18 +118,18 @@ impl Core {
     /// Removes the delivery that [`Core::peek`] returned from its lane and from memory.
     pub(super) fn pop_entry(&mut self, ix: DestIx, lane: Lane, id: DeliveryId) -> Option<Entry> {
         self.pop(ix, lane);
-        self.entries.remove(&id)
+        self.table.entries.remove(&id)
     }
 
     /// Puts a delivery that was taken but not sent back to the front of its lane.
     pub(super) fn push_front(&mut self, id: DeliveryId, lane: Lane, drained: bool) {
-        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let Some(entry) = self.table.entries.get_mut(&id) else { return };
         entry.position = match lane {
             Lane::First => Position::FirstLane,
             Lane::Retry => Position::RetryLane { drained },
         };
         let ix = entry.dest;
-        let queue = self.dests[ix.get()].queue(lane);
+        let queue = self.table.dests[ix.get()].queue(lane);
         queue.ids.push_front(id);
         queue.len += 1;
         self.activate_lane(ix, lane);
@@ -133,7 +138,7 @@ impl Core {
     /// Reads a lane from the store, if it has more there and few deliveries in memory.
     pub(super) fn read_back_when_low(&mut self, ix: DestIx, lane: Lane) {
         let low = self.lane_cap() / 2;
-        let queue = self.dests[ix.get()].queue(lane);
+        let queue = self.table.dests[ix.get()].queue(lane);
         if queue.spilled && !queue.loading && queue.len <= low {
             self.read_back_soon(ix, lane);
         }
@@ -143,8 +148,8 @@ impl Core {
     pub(super) fn read_back_soon(&mut self, ix: DestIx, lane: Lane) {
         // A lane without any delivery in memory never waits for free memory: otherwise deliveries
         // that are due later would block new ones.
-        let has_room = self.resident() < self.options.resident_max;
-        let queue = self.dests[ix.get()].queue(lane);
+        let has_room = self.table.resident() < self.options.resident_max;
+        let queue = self.table.dests[ix.get()].queue(lane);
         if has_room || queue.len == 0 {
             self.read_back(ix, lane);
         } else if !queue.starved {
@@ -155,12 +160,12 @@ impl Core {
 
     /// There is free memory again: reads the lanes that waited for it, one by one.
     pub(super) fn feed_starved(&mut self) {
-        while self.resident() < self.options.resident_max - self.options.resident_max / 4
-            && self.loads.len() < LOADS_MAX
+        while self.table.resident() < self.options.resident_max - self.options.resident_max / 4
+            && self.reads.len() < LOADS_MAX
             && let Some((ix, lane)) = self.rings.starved.pop_front()
         {
             // It may have been read since, when none of its deliveries was left in memory.
-            if std::mem::take(&mut self.dests[ix.get()].queue(lane).starved) {
+            if std::mem::take(&mut self.table.dests[ix.get()].queue(lane).starved) {
                 self.read_back_when_low(ix, lane);
             }
         }
@@ -168,7 +173,7 @@ impl Core {
 
     /// A delivery leaves its lane without being sent.
     pub(super) fn leave_lane(&mut self, ix: DestIx, lane: Lane) {
-        let queue = self.dests[ix.get()].queue(lane);
+        let queue = self.table.dests[ix.get()].queue(lane);
         queue.len = queue.len.saturating_sub(1);
         if queue.len == 0 {
             queue.ids.clear();
@@ -179,7 +184,7 @@ impl Core {
     /// Reads the deliveries of a lane from the store.
     pub(super) fn read_back(&mut self, ix: DestIx, lane: Lane) {
         let cap = self.lane_cap();
-        let dest = &mut self.dests[ix.get()];
+        let dest = &mut self.table.dests[ix.get()];
         let in_flight = usize::try_from(dest.in_flight).unwrap_or(0);
         let destination = dest.record.id;
         let queue = dest.queue(lane);
@@ -199,7 +204,7 @@ impl Core {
     }
 
     pub(super) fn activate_lane(&mut self, ix: DestIx, lane: Lane) {
-        let queue = self.dests[ix.get()].queue(lane);
+        let queue = self.table.dests[ix.get()].queue(lane);
         if queue.len > 0 && !queue.in_ring {
             self.enter_turns(ix, lane);
         }
@@ -211,7 +216,7 @@ impl Core {
         let now = self.now;
         let most = self.policy.limits.rate_limit();
         let rate = rate.into_iter().chain(most).min();
-        let bucket = &mut self.dests[ix.get()].bucket;
+        let bucket = &mut self.table.dests[ix.get()].bucket;
         let Some(rate) = rate.map(|rate| u64::from(rate.per_1000_seconds())) else {
             *bucket = None;
             self.activate(ix);

@@ -11,7 +11,7 @@ pub(crate) struct AdaptiveLimit {
     /// Quick answers since the last change, while the limit was reached.
     quick: u32,
     /// Whether the limit was reached: more would have been sent without it.
-    felt: bool,
+    was_reached: bool,
     /// Whether the last answer was quick.
     proven: bool,
 }
@@ -32,7 +32,13 @@ pub(crate) enum Pace {
 impl AdaptiveLimit {
     pub(crate) fn new(start: u32, max: u32) -> Self {
         let max = max.max(1);
-        AdaptiveLimit { limit: start.clamp(1, max), max, quick: 0, felt: false, proven: false }
+        AdaptiveLimit {
+            limit: start.clamp(1, max),
+            max,
+            quick: 0,
+            was_reached: false,
+            proven: false,
+        }
     }
 
     /// The current limit. Under `pressure`, when the server's limit is nearly reached, a
@@ -42,8 +48,8 @@ impl AdaptiveLimit {
     }
 
     /// Records that the limit was reached.
-    pub(crate) fn feel(&mut self) {
-        self.felt = true;
+    pub(crate) fn reached(&mut self) {
+        self.was_reached = true;
     }
 
     /// Records the outcome of an attempt.
@@ -52,10 +58,10 @@ impl AdaptiveLimit {
             Pace::Quick => {
                 self.proven = true;
                 // The limit grows only if it was reached.
-                self.quick += u32::from(self.felt);
+                self.quick += u32::from(self.was_reached);
                 if self.quick >= self.limit && self.limit < self.max {
                     self.limit += 1;
-                    (self.quick, self.felt) = (0, false);
+                    (self.quick, self.was_reached) = (0, false);
                 }
             }
             Pace::Slow => self.quick = 0,
@@ -79,8 +85,8 @@ mod tests {
         for _ in 0..1000 {
             limit.learn(Pace::Quick);
         }
-        assert_eq!(limit.get(false), 8, "a limit that is not felt does not grow");
-        limit.feel();
+        assert_eq!(limit.get(false), 8, "a limit that is not reached does not grow");
+        limit.reached();
         for _ in 0..7 {
             limit.learn(Pace::Quick);
         }
@@ -88,7 +94,7 @@ mod tests {
         limit.learn(Pace::Quick);
         assert_eq!(limit.get(false), 9);
         for _ in 0..10_000 {
-            limit.feel();
+            limit.reached();
             limit.learn(Pace::Quick);
         }
         assert_eq!(limit.get(false), 64);
@@ -104,7 +110,7 @@ mod tests {
         limit.learn(Pace::Slow);
         limit.learn(Pace::Unknown);
         assert_eq!(limit.get(false), 1);
-        limit.feel();
+        limit.reached();
         limit.learn(Pace::Quick);
         assert_eq!(limit.get(false), 2);
     }

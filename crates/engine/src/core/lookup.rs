@@ -34,20 +34,23 @@ pub(super) struct Lookup {
 }
 
 /// The destinations that are being read.
-pub(super) type Lookups = HashMap<DestinationId, Lookup>;
+#[derive(Default)]
+pub(super) struct Lookups {
+    by_id: HashMap<DestinationId, Lookup>,
+}
 
 impl Core {
     /// Reads a destination that this node owns, unless it is being read already.
     fn look_up(&mut self, tenant: &TenantId, id: DestinationId) -> Option<&mut Lookup> {
-        if !self.holding.has(id.shard()) {
+        if !self.shards.has(id.shard()) {
             return None;
         }
-        if !self.lookups.contains_key(&id) {
-            let read = self.open_find();
-            self.actions.push(Action::Find(read, tenant.clone(), id));
-            self.lookups.insert(id, Lookup { read, ..Lookup::default() });
+        if !self.lookups.by_id.contains_key(&id) {
+            let read = self.begin_lookup();
+            self.actions.push(Action::ReadDestination(read, tenant.clone(), id));
+            self.lookups.by_id.insert(id, Lookup { read, ..Lookup::default() });
         }
-        self.lookups.get_mut(&id)
+        self.lookups.by_id.get_mut(&id)
     }
 
     /// Lets a delivery wait for its destination, which is not in memory.
@@ -98,25 +101,25 @@ impl Core {
     /// A destination was read: returns everything that waited for it. `None` if its shard was lost
     /// meanwhile: the read state may be outdated.
     pub(super) fn end_lookup(&mut self, read: LoadId, id: DestinationId) -> Option<Lookup> {
-        if self.lookups.get(&id)?.read != read {
+        if self.lookups.by_id.get(&id)?.read != read {
             return None;
         }
-        self.lookups.remove(&id)
+        self.lookups.by_id.remove(&id)
     }
 
     /// Removes the lookups in these shards.
     pub(super) fn end_lookups_in(&mut self, lost: &ShardSet) -> Vec<Lookup> {
-        let gone = self.lookups.extract_if(|id, _| lost.has(id.shard()));
+        let gone = self.lookups.by_id.extract_if(|id, _| lost.has(id.shard()));
         gone.map(|(_, lookup)| lookup).collect()
     }
 
     /// Whether a replay job waits for a destination.
     pub(super) fn is_job_waiting(&self, job: ReplayId) -> bool {
-        self.lookups.values().any(|lookup| lookup.jobs.contains(&job))
+        self.lookups.by_id.values().any(|lookup| lookup.jobs.contains(&job))
     }
 
     /// How many deliveries wait for their destinations.
     pub(super) fn awaited(&self) -> usize {
-        self.lookups.values().map(|lookup| lookup.deliveries.len()).sum()
+        self.lookups.by_id.values().map(|lookup| lookup.deliveries.len()).sum()
     }
 }

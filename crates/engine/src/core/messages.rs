@@ -81,14 +81,14 @@ pub(crate) enum Action {
     /// Store a replay job that somebody changed, and report the result.
     PutReplay(Box<ReplayJob>, Reply<ReplayJob>),
     /// Read a destination that this node owns and that is not in memory, and report the result.
-    Find(LoadId, TenantId, DestinationId),
+    ReadDestination(LoadId, TenantId, DestinationId),
     /// Have these deliveries of a job replayed by the nodes that own them, and report the result.
     /// The flag says whether these are the last ones.
     ReplayElsewhere(Box<ReplayJob>, Vec<Delivery>, bool),
     /// A destination is back: keep this job for what died of the outage, where anything did, and report it.
     ReplayDead(Box<ReplayJob>),
-    /// These shards may be ours, but not as they are known here: hold them anew.
-    HoldAnew(ShardLeases),
+    /// Renew the leases; the core has dropped its state of these shards, so read them again.
+    RenewLeases(ShardLeases),
     /// Give back the shards of this decision: nothing is in flight there any more.
     GiveBack(u64),
     /// The store has stopped: the process must end.
@@ -158,9 +158,9 @@ pub(crate) enum Command {
         policy: Arc<Policy>,
     },
     /// The leases as of the last renewal.
-    Held(Box<Held>),
+    Leases(Box<RenewedLeases>),
     /// The result of the lookup of a destination.
-    Found {
+    DestinationRead {
         read: LoadId,
         id: DestinationId,
         record: Option<Box<Destination>>,
@@ -334,13 +334,13 @@ pub(crate) enum View {
 }
 
 /// Renewed leases, with the destinations and jobs of newly owned shards.
-pub(crate) struct Held {
-    pub(crate) holding: ShardLeases,
+pub(crate) struct RenewedLeases {
+    pub(crate) leases: ShardLeases,
     pub(crate) gained: Vec<Destination>,
     pub(crate) jobs: Vec<ReplayJob>,
     pub(crate) until: Option<Instant>,
     /// The shards to hand over to other nodes, and the number of that decision.
-    pub(crate) leaving: (ShardSet, u64),
+    pub(crate) to_give_back: (ShardSet, u64),
 }
 
 /// The changes of a replay job.
@@ -456,7 +456,7 @@ pub struct Gauges {
     /// Bytes of payloads in memory that wait for their first attempt.
     pub payload_bytes: usize,
     /// Bytes of payloads in flight.
-    pub flying_bytes: usize,
+    pub in_flight_bytes: usize,
     /// Running replay jobs.
     pub replays: usize,
     /// Shards that this node owns.
@@ -466,7 +466,7 @@ pub struct Gauges {
     /// How often a filter exceeded its budget since the start.
     pub filters_over_budget: u64,
     /// Whether transitions are suspended because most destinations fail at once.
-    pub held: bool,
+    pub suspended: bool,
     /// Since when.
-    pub held_since: Option<Timestamp>,
+    pub suspended_since: Option<Timestamp>,
 }

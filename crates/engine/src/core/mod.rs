@@ -42,8 +42,10 @@ mod replay;
 mod requests;
 mod residence;
 mod settle;
+mod shards;
 mod shutdown;
 mod state;
+mod suspensions;
 mod table;
 mod trial;
 mod turns;
@@ -56,8 +58,8 @@ use alarms::Alarm;
 pub(crate) use destinations::LoadId;
 pub use messages::Gauges;
 pub(crate) use messages::{
-    Action, Attempted, Command, DeliveryCommand, Fetch, Held, Input, Load, OnDelivery,
-    OnDestination, OnReplay, Outgoing, Reopening, ReplayChange, Trial, View, WantedEvent,
+    Action, Attempted, Command, DeliveryCommand, Fetch, Input, Load, OnDelivery, OnDestination,
+    OnReplay, Outgoing, RenewedLeases, Reopening, ReplayChange, Trial, View, WantedEvent,
 };
 pub(crate) use state::Core;
 pub(crate) use table::TenantOverlay;
@@ -95,7 +97,7 @@ impl Core {
         self.feed_starved();
         self.pump();
         self.read_events();
-        self.look_at_leaving();
+        self.give_back_when_settled();
         self.begin_commit();
         self.evict_idle();
         self.finish_shutdown();
@@ -124,7 +126,7 @@ impl Core {
 
     /// When [`Core::advance`] must be called next without an input.
     pub(crate) fn next_wake(&self) -> Option<Timestamp> {
-        let due = if self.is_quiet() { None } else { self.due.next_at() };
+        let due = if self.is_quiet() { None } else { self.window.next_at() };
         [due, self.alarms.next_at()].into_iter().flatten().min()
     }
 }

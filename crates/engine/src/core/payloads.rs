@@ -24,14 +24,14 @@ const UNREAD_BYTES: usize = 2 * limits::EVENT_BODY_BYTES_MAX;
 
 /// Large events that are referenced in memory.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+struct Known {
     events: HashMap<(TenantId, EventId), Weak<Loaded>>,
     /// When there are this many entries, unreferenced ones are removed.
     full_at: usize,
 }
 
 impl Known {
-    pub(super) fn get(&self, tenant: &TenantId, event: &EventId) -> Option<Arc<Loaded>> {
+    fn get(&self, tenant: &TenantId, event: &EventId) -> Option<Arc<Loaded>> {
         if self.events.is_empty() {
             return None;
         }
@@ -49,16 +49,34 @@ impl Known {
     }
 }
 
-/// Bytes in flight.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct FlyingBytes {
-    pub(super) total: usize,
+/// The bytes of events in memory, and the large events that are shared.
+#[derive(Debug, Default)]
+pub(super) struct Payloads {
+    known: Known,
+    /// Bytes of events that wait for their first attempt.
+    queued_bytes: usize,
+    in_flight_bytes: usize,
+}
+
+impl Payloads {
+    /// The event, if it is large and in memory already.
+    pub(super) fn known(&self, tenant: &TenantId, event: &EventId) -> Option<Arc<Loaded>> {
+        self.known.get(tenant, event)
+    }
+
+    pub(super) fn queued_bytes(&self) -> usize {
+        self.queued_bytes
+    }
+
+    pub(super) fn in_flight_bytes(&self) -> usize {
+        self.in_flight_bytes
+    }
 }
 
 /// The size of an event in flight.
-pub(super) fn flying_bytes(loaded: Option<&Loaded>) -> usize {
+pub(super) fn in_flight_bytes(loaded: Option<&Loaded>) -> usize {
     match loaded {
-        Some(loaded) if loaded.flying.any() => 0,
+        Some(loaded) if loaded.in_flight.any() => 0,
         Some(loaded) => cost(loaded),
         None => UNREAD_BYTES,
     }
@@ -76,35 +94,30 @@ impl Core {
             return loaded;
         }
         let event = &loaded.event;
-        if let Some(known) = self.known.get(&event.tenant, &event.id) {
+        if let Some(known) = self.payloads.known(&event.tenant, &event.id) {
             return known;
         }
-        self.known.add(&loaded);
+        self.payloads.known.add(&loaded);
         loaded
-    }
-
-    /// The event, if it is in memory already.
-    fn known_event(&self, tenant: &TenantId, event: &EventId) -> Option<Arc<Loaded>> {
-        self.known.get(tenant, event)
     }
 
     /// The event of a delivery, if it is in memory.
     pub(super) fn event_of(&self, id: DeliveryId) -> Option<Arc<Loaded>> {
-        let entry = self.entries.get(&id)?;
+        let entry = self.table.entries.get(&id)?;
         entry.event.clone().or_else(|| {
             let delivery = &entry.delivery;
-            self.known_event(&delivery.tenant, &delivery.event)
+            self.payloads.known(&delivery.tenant, &delivery.event)
         })
     }
 
     /// Keeps an event in memory for a delivery's first attempt, if there is room.
     pub(super) fn keep_payload(&mut self, loaded: Arc<Loaded>) -> Option<Arc<Loaded>> {
         if !loaded.queued.any() {
-            let bytes = self.payload_bytes.saturating_add(loaded.bytes());
+            let bytes = self.payloads.queued_bytes.saturating_add(loaded.bytes());
             if bytes > self.options.payload_bytes_max {
                 return None;
             }
-            self.payload_bytes = bytes;
+            self.payloads.queued_bytes = bytes;
         }
         loaded.queued.join();
         Some(loaded)
@@ -115,52 +128,62 @@ impl Core {
         if let Some(loaded) = loaded
             && loaded.queued.leave()
         {
-            self.payload_bytes = self.payload_bytes.saturating_sub(loaded.bytes());
+            self.payloads.queued_bytes = self.payloads.queued_bytes.saturating_sub(loaded.bytes());
         }
     }
 
     /// Counts the bytes of an attempt that begins; if the event is not read yet, the largest
     /// possible size.
-    pub(super) fn fly(&mut self, tenant: usize, loaded: Option<&Loaded>) -> usize {
+    pub(super) fn count_in_flight(&mut self, tenant: usize, loaded: Option<&Loaded>) -> usize {
         match loaded {
             Some(loaded) => {
-                if loaded.flying.join() {
-                    self.add_flying(tenant, cost(loaded));
+                if loaded.in_flight.join() {
+                    self.add_in_flight_bytes(tenant, cost(loaded));
                 }
                 0
             }
             None => {
-                self.add_flying(tenant, UNREAD_BYTES);
+                self.add_in_flight_bytes(tenant, UNREAD_BYTES);
                 UNREAD_BYTES
             }
         }
     }
 
     /// Corrects the counted bytes when the event was read.
-    pub(super) fn flown_read(&mut self, tenant: usize, places: &mut Places, loaded: &Loaded) {
-        self.remove_flying(tenant, std::mem::take(&mut places.unread_bytes));
-        self.fly(tenant, Some(loaded));
+    pub(super) fn recount_when_read(
+        &mut self,
+        tenant: usize,
+        places: &mut Places,
+        loaded: &Loaded,
+    ) {
+        self.remove_in_flight_bytes(tenant, std::mem::take(&mut places.unread_bytes));
+        self.count_in_flight(tenant, Some(loaded));
     }
 
     /// Subtracts the bytes when a delivery gives its in-flight capacity back.
-    pub(super) fn landed(&mut self, tenant: usize, places: &Places, loaded: Option<&Loaded>) {
+    pub(super) fn uncount_in_flight(
+        &mut self,
+        tenant: usize,
+        places: &Places,
+        loaded: Option<&Loaded>,
+    ) {
         let mut bytes = places.unread_bytes;
         if let Some(loaded) = loaded
-            && loaded.flying.leave()
+            && loaded.in_flight.leave()
         {
             bytes += cost(loaded);
         }
-        self.remove_flying(tenant, bytes);
+        self.remove_in_flight_bytes(tenant, bytes);
     }
 
-    fn add_flying(&mut self, tenant: usize, bytes: usize) {
-        self.flying_bytes.total += bytes;
-        self.tenants[tenant].flying_bytes += bytes;
+    fn add_in_flight_bytes(&mut self, tenant: usize, bytes: usize) {
+        self.payloads.in_flight_bytes += bytes;
+        self.table.tenants[tenant].in_flight_bytes += bytes;
     }
 
-    fn remove_flying(&mut self, tenant: usize, bytes: usize) {
-        self.flying_bytes.total = self.flying_bytes.total.saturating_sub(bytes);
-        let of_tenant = &mut self.tenants[tenant].flying_bytes;
+    fn remove_in_flight_bytes(&mut self, tenant: usize, bytes: usize) {
+        self.payloads.in_flight_bytes = self.payloads.in_flight_bytes.saturating_sub(bytes);
+        let of_tenant = &mut self.table.tenants[tenant].in_flight_bytes;
         *of_tenant = of_tenant.saturating_sub(bytes);
     }
 }

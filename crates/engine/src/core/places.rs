@@ -19,7 +19,7 @@ impl Core {
     /// The caller has checked the limits.
     pub(super) fn take_places(&mut self, id: DeliveryId, ix: DestIx, lane: Lane) {
         self.pop(ix, lane);
-        let dest = &mut self.dests[ix.get()];
+        let dest = &mut self.table.dests[ix.get()];
         if let Some(bucket) = &mut dest.bucket {
             // The caller has checked that there is a token.
             bucket.take(1, self.now).ok();
@@ -37,21 +37,21 @@ impl Core {
     }
 
     fn enter_places(&mut self, id: DeliveryId, lane: Lane, is_probe: bool) {
-        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let Some(entry) = self.table.entries.get_mut(&id) else { return };
         let drained = entry.position == (Position::RetryLane { drained: true });
-        let (queued, dest) = (entry.event.take(), &mut self.dests[entry.dest.get()]);
+        let (queued, dest) = (entry.event.take(), &mut self.table.dests[entry.dest.get()]);
         let event = queued.clone().or_else(|| {
             let delivery = &entry.delivery;
-            self.known.get(&delivery.tenant, &delivery.event)
+            self.payloads.known(&delivery.tenant, &delivery.event)
         });
         dest.in_flight += 1;
         dest.retry_in_flight += u32::from(lane == Lane::Retry);
         let tenant = dest.tenant;
-        self.tenants[tenant].in_flight += 1;
-        *self.in_flight.of(lane) += 1;
+        self.table.tenants[tenant].in_flight += 1;
+        *self.table.in_flight.of(lane) += 1;
         self.forget_payload(queued.as_deref());
-        let unread_bytes = self.fly(tenant, event.as_deref());
-        if let Some(entry) = self.entries.get_mut(&id) {
+        let unread_bytes = self.count_in_flight(tenant, event.as_deref());
+        if let Some(entry) = self.table.entries.get_mut(&id) {
             entry.event = event;
             entry.position = Position::Placed(Places { lane, drained, is_probe, unread_bytes });
         }
@@ -59,7 +59,7 @@ impl Core {
 
     /// The places of a delivery that holds some and is not in flight yet.
     pub(super) fn places_of(&self, id: DeliveryId) -> Option<(DestIx, Places)> {
-        let entry = self.entries.get(&id)?;
+        let entry = self.table.entries.get(&id)?;
         match entry.position {
             Position::Placed(places) => Some((entry.dest, places)),
             Position::FirstLane
@@ -73,10 +73,10 @@ impl Core {
     /// Attaches the event that was read to a delivery that holds places.
     pub(super) fn attach(&mut self, id: DeliveryId, event: Arc<Loaded>) {
         let Some((ix, mut places)) = self.places_of(id) else { return };
-        let tenant = self.dests[ix.get()].tenant;
-        self.flown_read(tenant, &mut places, &event);
+        let tenant = self.table.dests[ix.get()].tenant;
+        self.recount_when_read(tenant, &mut places, &event);
         self.rings.freed = true;
-        if let Some(entry) = self.entries.get_mut(&id) {
+        if let Some(entry) = self.table.entries.get_mut(&id) {
             entry.event = Some(event);
             entry.position = Position::Placed(places);
         }
@@ -84,14 +84,14 @@ impl Core {
 
     /// Gives places back to the limits.
     pub(super) fn give_back_places(&mut self, ix: DestIx, places: &Places, event: Option<&Loaded>) {
-        let dest = &mut self.dests[ix.get()];
+        let dest = &mut self.table.dests[ix.get()];
         dest.used_at = self.now;
         dest.in_flight -= 1;
         dest.retry_in_flight -= u32::from(places.lane == Lane::Retry);
-        *self.in_flight.of(places.lane) -= 1;
+        *self.table.in_flight.of(places.lane) -= 1;
         let tenant = dest.tenant;
-        self.tenants[tenant].in_flight -= 1;
-        self.landed(tenant, places, event);
+        self.table.tenants[tenant].in_flight -= 1;
+        self.uncount_in_flight(tenant, places, event);
         self.rings.freed = true;
         self.activate(ix);
         self.read_back_when_low(ix, Lane::Retry);
@@ -100,10 +100,10 @@ impl Core {
     /// A delivery is not sent now: it gives its places back and returns to its lane.
     pub(super) fn put_back(&mut self, id: DeliveryId) {
         let Some((ix, places)) = self.places_of(id) else { return };
-        let event = self.entries.get_mut(&id).and_then(|entry| entry.event.take());
+        let event = self.table.entries.get_mut(&id).and_then(|entry| entry.event.take());
         self.give_back_places(ix, &places, event.as_deref());
         if places.is_probe {
-            if let Some(entry) = self.entries.get_mut(&id) {
+            if let Some(entry) = self.table.entries.get_mut(&id) {
                 entry.position = Position::Probe;
             }
             self.rings.probes.push_back(id);
@@ -115,10 +115,10 @@ impl Core {
     /// Removes a delivery from memory, wherever it is, and returns it. `None`, and nothing changes,
     /// if it is in flight: its attempt continues.
     pub(super) fn take_out(&mut self, id: DeliveryId) -> Option<Entry> {
-        if let Position::InFlight(_) = self.entries.get(&id)?.position {
+        if let Position::InFlight(_) = self.table.entries.get(&id)?.position {
             return None;
         }
-        let mut entry = self.entries.remove(&id)?;
+        let mut entry = self.table.entries.remove(&id)?;
         let (ix, event) = (entry.dest, entry.event.take());
         match entry.position {
             Position::Placed(places) => {
@@ -129,7 +129,7 @@ impl Core {
             Position::RetryLane { .. } => self.leave_lane(ix, Lane::Retry),
             Position::Window => {
                 if let DeliveryState::Waiting(slot) = entry.delivery.state {
-                    self.due.remove(slot.due_at, id);
+                    self.window.remove(slot.due_at, id);
                 }
             }
             Position::Probe | Position::InFlight(_) => {}

@@ -24,7 +24,7 @@ impl Core {
 
     /// What the subscriptions of a destination want together.
     pub(super) fn destination_policy(&self, ix: DestIx) -> DestinationPolicy {
-        let record = &self.dests[ix.get()].record;
+        let record = &self.table.dests[ix.get()].record;
         self.directory.destination_policy(&record.tenant, record.id, &self.policy)
     }
 
@@ -36,7 +36,8 @@ impl Core {
         ix: DestIx,
         verdict: Verdict,
     ) -> Arc<Policy> {
-        let is_closed = self.dests[ix.get()].record.circuit.state_name() == CircuitName::Closed;
+        let is_closed =
+            self.table.dests[ix.get()].record.circuit.state_name() == CircuitName::Closed;
         match verdict {
             Verdict::Success if is_closed => Arc::clone(&self.policy),
             Verdict::Success => {

@@ -18,24 +18,27 @@ impl Core {
     /// The probe interval has passed: chooses a waiting delivery as the probe.
     pub(super) fn probe_due(&mut self, ix: DestIx) {
         let is_due = self.ask(ix) == Admission::Probe
-            && !self.is_leaving(self.dests[ix.get()].record.id.shard());
-        if is_due && self.dests[ix.get()].probe == ProbeStage::None && !self.shutdown.is_begun() {
-            let in_flight = usize::try_from(self.dests[ix.get()].in_flight).unwrap_or(0);
+            && !self.shards.is_to_give_back(self.table.dests[ix.get()].record.id.shard());
+        if is_due
+            && self.table.dests[ix.get()].probe == ProbeStage::None
+            && !self.shutdown.is_begun()
+        {
+            let in_flight = usize::try_from(self.table.dests[ix.get()].in_flight).unwrap_or(0);
             self.choose_probe(ix, in_flight + 8);
         }
     }
 
     /// Probes an overdue destination when a delivery has come that can be the probe.
     pub(super) fn probe_when_overdue(&mut self, ix: DestIx) {
-        let circuit = &self.dests[ix.get()].record.circuit;
+        let circuit = &self.table.dests[ix.get()].record.circuit;
         if matches!(&circuit.state, CircuitState::Open { probe_at, .. } if *probe_at <= self.now) {
             self.probe_due(ix);
         }
     }
 
     fn choose_probe(&mut self, ix: DestIx, limit: usize) {
-        self.dests[ix.get()].probe = ProbeStage::Choosing;
-        let dest = &self.dests[ix.get()];
+        self.table.dests[ix.get()].probe = ProbeStage::Choosing;
+        let dest = &self.table.dests[ix.get()];
         let destination = dest.record.id;
         let asked = dest.next_probe.map(|id| (dest.record.tenant.clone(), id));
         self.load(Load::Probe { destination, limit, asked });
@@ -44,18 +47,18 @@ impl Core {
     /// Handles the candidates from the store: the first one that is not in flight is the probe. If
     /// there is none, the next delivery that arrives will be.
     pub(super) fn probe_candidates(&mut self, ix: DestIx, rows: Vec<Delivery>, limit: usize) {
-        if self.dests[ix.get()].probe != ProbeStage::Choosing {
+        if self.table.dests[ix.get()].probe != ProbeStage::Choosing {
             return;
         }
-        self.dests[ix.get()].probe = ProbeStage::None;
+        self.table.dests[ix.get()].probe = ProbeStage::None;
         let complete = rows.len() < limit;
-        let destination = self.dests[ix.get()].record.id;
-        if self.is_leaving(destination.shard()) {
+        let destination = self.table.dests[ix.get()].record.id;
+        if self.shards.is_to_give_back(destination.shard()) {
             return;
         }
         // Changes that are not durable yet are missing in the result, or outdated.
         let newer = self.commits.dirty_of(destination);
-        let asked = self.dests[ix.get()].next_probe;
+        let asked = self.table.dests[ix.get()].next_probe;
         let candidate = rows
             .into_iter()
             .filter(|row| !self.commits.is_dirty(row.id))
@@ -75,7 +78,7 @@ impl Core {
     }
 
     fn may_probe(&self, id: DeliveryId) -> bool {
-        self.entries.get(&id).is_none_or(|entry| match entry.position {
+        self.table.entries.get(&id).is_none_or(|entry| match entry.position {
             Position::Window | Position::RetryLane { .. } => true,
             Position::FirstLane | Position::Probe | Position::Placed(_) | Position::InFlight(_) => {
                 false
@@ -86,15 +89,15 @@ impl Core {
     /// Makes a delivery, already removed from memory, the probe; it is sent when that is durable.
     pub(super) fn begin_probe(&mut self, ix: DestIx, entry: Entry) {
         let id = entry.delivery.id;
-        let transition = self.dests[ix.get()].record.circuit.begin_probe(id, self.now);
+        let transition = self.table.dests[ix.get()].record.circuit.begin_probe(id, self.now);
         let Some(transition) = transition else {
             self.forget_payload(entry.event.as_deref());
             return self.not_admitted(&entry.delivery, ix);
         };
-        let dest = &mut self.dests[ix.get()];
+        let dest = &mut self.table.dests[ix.get()];
         dest.probe = ProbeStage::Chosen(id);
         dest.next_probe = dest.next_probe.filter(|asked| *asked != id);
-        self.entries.insert(Entry { position: Position::Probe, ..entry });
+        self.table.entries.insert(Entry { position: Position::Probe, ..entry });
         self.circuit_changed(ix, Some(transition));
         self.arm_circuit(ix);
         self.commits.when_durable(Ack::Probe(id));
@@ -102,13 +105,13 @@ impl Core {
 
     /// The chosen probe will not be sent: starts the probe interval again.
     pub(super) fn lose_probe(&mut self, ix: DestIx, id: DeliveryId) {
-        if self.dests[ix.get()].probe != ProbeStage::Chosen(id) {
+        if self.table.dests[ix.get()].probe != ProbeStage::Chosen(id) {
             return;
         }
-        self.dests[ix.get()].probe = ProbeStage::None;
-        let hold = self.guard.hold();
-        let circuit = &mut self.dests[ix.get()].record.circuit;
-        let lost = circuit.learn(id, Verdict::OwnFault, self.now, hold, &self.policy.circuit);
+        self.table.dests[ix.get()].probe = ProbeStage::None;
+        let suspension = self.suspensions.now();
+        let circuit = &mut self.table.dests[ix.get()].record.circuit;
+        let lost = circuit.learn(id, Verdict::OwnFault, self.now, suspension, &self.policy.circuit);
         if lost.is_some() {
             self.circuit_changed(ix, lost);
             self.arm_circuit(ix);

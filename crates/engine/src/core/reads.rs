@@ -18,15 +18,16 @@ use super::state::Core;
 /// Sorts after every delivery with the same due time.
 pub(super) const LAST_ID: DeliveryId = DeliveryId::from_bytes([u8::MAX; 16]);
 
-/// The running reads.
+/// The running reads, and what they have returned.
 #[derive(Default)]
-pub(super) struct Loads {
+pub(super) struct Reads {
     next: LoadId,
     /// The parameters of each read; `None` for the lookup of a destination.
     open: BTreeMap<LoadId, Option<(Load, Option<OnDelivery>)>>,
     backlog: Backlog,
     /// Deliveries that hold in-flight capacity and whose events are to be read.
     events: Vec<WantedEvent>,
+    pub(super) seen: Seen,
 }
 
 /// The progress of reading the queued deliveries of all destinations.
@@ -39,7 +40,7 @@ struct Backlog {
     wanted: Option<Timestamp>,
 }
 
-impl Loads {
+impl Reads {
     /// The number of the next read, if any read is running: those running now have lower numbers.
     pub(super) fn barrier(&self) -> Option<LoadId> {
         (!self.open.is_empty()).then_some(self.next)
@@ -99,51 +100,51 @@ impl Core {
     }
 
     pub(super) fn load_for(&mut self, load: Load, command: Option<OnDelivery>) {
-        let id = self.loads.next;
-        self.loads.next += 1;
+        let id = self.reads.next;
+        self.reads.next += 1;
         self.actions.push(Action::Load(id, load.clone()));
-        self.loads.open.insert(id, Some((load, command)));
+        self.reads.open.insert(id, Some((load, command)));
     }
 
     /// Ends a read; returns its parameters, and the command that waits for it.
     pub(super) fn close_load(&mut self, id: LoadId) -> Option<(Load, Option<OnDelivery>)> {
-        self.loads.open.remove(&id)?
+        self.reads.open.remove(&id)?
     }
 
     /// Requests the event of a delivery; it is read together with those of others.
     pub(super) fn want_event(&mut self, id: DeliveryId) {
-        if let Some(entry) = self.entries.get(&id) {
+        if let Some(entry) = self.table.entries.get(&id) {
             let (tenant, event) = (entry.delivery.tenant.clone(), entry.delivery.event.clone());
-            self.loads.events.push(WantedEvent { delivery: id, tenant, event });
+            self.reads.events.push(WantedEvent { delivery: id, tenant, event });
         }
     }
 
     /// Reads the requested events, a page at a time.
     pub(super) fn read_events(&mut self) {
-        while !self.loads.events.is_empty() {
-            let at = self.loads.events.len().min(self.options.page);
-            let rest = self.loads.events.split_off(at);
-            let page = std::mem::replace(&mut self.loads.events, rest);
+        while !self.reads.events.is_empty() {
+            let at = self.reads.events.len().min(self.options.page);
+            let rest = self.reads.events.split_off(at);
+            let page = std::mem::replace(&mut self.reads.events, rest);
             self.actions.push(Action::ReadEvents(page));
         }
     }
 
     /// Begins the lookup of a destination.
-    pub(super) fn open_find(&mut self) -> LoadId {
-        let id = self.loads.next;
-        self.loads.next += 1;
-        self.loads.open.insert(id, None);
+    pub(super) fn begin_lookup(&mut self) -> LoadId {
+        let id = self.reads.next;
+        self.reads.next += 1;
+        self.reads.open.insert(id, None);
         id
     }
 
     /// Ends the lookup of a destination.
-    pub(super) fn close_find(&mut self, id: LoadId) {
-        self.loads.open.remove(&id);
+    pub(super) fn end_lookup_read(&mut self, id: LoadId) {
+        self.reads.open.remove(&id);
         self.reads_ended();
     }
 
     pub(super) fn reads_ended(&mut self) {
-        let oldest = self.loads.open.keys().next().copied().unwrap_or(LoadId::MAX);
+        let oldest = self.reads.open.keys().next().copied().unwrap_or(LoadId::MAX);
         self.commits.reads_ended(oldest);
     }
 
@@ -154,12 +155,12 @@ impl Core {
 
     /// Requests to read all deliveries accepted at this time or later.
     pub(super) fn scan_from(&mut self, since: Timestamp) {
-        let wanted = &mut self.loads.backlog.wanted;
+        let wanted = &mut self.reads.backlog.wanted;
         *wanted = Some(wanted.map_or(since, |before| before.min(since)));
     }
 
     pub(super) fn scan_backlog(&mut self) {
-        let Backlog { next, is_loading, wanted } = self.loads.backlog;
+        let Backlog { next, is_loading, wanted } = self.reads.backlog;
         if is_loading || self.shutdown.is_begun() {
             return;
         }
@@ -167,12 +168,12 @@ impl Core {
             (None, None) => return,
             (Some(after), Some(since)) if after.is_some_and(|mark| mark.at < since) => {
                 // The running scan will still reach that time.
-                self.loads.backlog.wanted = None;
+                self.reads.backlog.wanted = None;
                 after
             }
             (Some(after), _) => after,
             (None, Some(since)) => {
-                self.loads.backlog.wanted = None;
+                self.reads.backlog.wanted = None;
                 (since > Timestamp::EPOCH).then(|| DueMark {
                     at: since.saturating_sub(Duration::from_millis(1)),
                     delivery: LAST_ID,
@@ -181,8 +182,8 @@ impl Core {
         };
         // Read regardless of how full memory is: a lane without deliveries in memory must not wait
         // for others. Deliveries that do not fit into their lane are dropped.
-        self.loads.backlog.next = Some(after);
-        self.loads.backlog.is_loading = true;
+        self.reads.backlog.next = Some(after);
+        self.reads.backlog.is_loading = true;
         self.load(Load::Backlog { after, limit: self.options.page });
     }
 }

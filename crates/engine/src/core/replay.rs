@@ -4,7 +4,7 @@
 //! The progress of a job is committed together with the deliveries that it replayed: after a
 //! restart it continues exactly there.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use postrider_domain::delivery::Delivery;
@@ -14,7 +14,7 @@ use postrider_store::{ReplayJob, ReplayState, ShardSet};
 use super::alarms::Alarm;
 use super::asked::Asker;
 use super::commits::Ack;
-use super::destinations::{DestIx, LoadId};
+use super::destinations::LoadId;
 use super::messages::{Action, Load, OnReplay, ReplayChange, Reply};
 use super::state::Core;
 use crate::handle::CommandError;
@@ -30,8 +30,8 @@ const PACE_STEP: u32 = 10;
 
 /// A running replay job.
 #[derive(Debug)]
-pub(super) struct Job {
-    pub(super) job: ReplayJob,
+struct RunningJob {
+    job: ReplayJob,
     /// Whether a read or a commit of the job is running.
     busy: bool,
     /// Whether the destinations of its next deliveries have been looked up.
@@ -40,12 +40,28 @@ pub(super) struct Job {
     known_since: LoadId,
 }
 
+/// The bulk jobs that this node runs.
+#[derive(Debug, Default)]
+pub(super) struct Jobs {
+    by_id: HashMap<ReplayId, RunningJob>,
+}
+
+impl Jobs {
+    pub(super) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    pub(super) fn has(&self, id: ReplayId) -> bool {
+        self.by_id.contains_key(&id)
+    }
+}
+
 impl Core {
     pub(super) fn on_replay(&mut self, command: OnReplay) {
         match command {
             // The owner of the job's shard runs it.
             OnReplay::Run { job, reply } | OnReplay::Change { job, reply, .. }
-                if !self.holding.has(job.shard()) =>
+                if !self.shards.has(job.shard()) =>
             {
                 drop(reply.send(Err(CommandError::Moved)));
             }
@@ -57,12 +73,12 @@ impl Core {
             }
             OnReplay::Change { job, change, reply } => self.change_replay(*job, change, reply),
             OnReplay::DeadCounted { destination, id, job } => {
-                if let Some(ix) = self.dest_ix(destination) {
+                if let Some(ix) = self.table.dest_ix(destination) {
                     self.dead_counted(ix, id);
                 }
                 // If another node owns the job's shard by now, that node finds the job in the
                 // store.
-                if let Some(job) = job.filter(|job| self.holding.has(job.shard())) {
+                if let Some(job) = job.filter(|job| self.shards.has(job.shard())) {
                     self.run_job(*job);
                 }
             }
@@ -75,8 +91,8 @@ impl Core {
     /// Starts or resumes a job.
     pub(crate) fn run_job(&mut self, job: ReplayJob) {
         let id = job.id;
-        let known_since = self.loads.next();
-        self.jobs.insert(id, Job { job, busy: false, has_sought: false, known_since });
+        let known_since = self.reads.next();
+        self.jobs.by_id.insert(id, RunningJob { job, busy: false, has_sought: false, known_since });
         self.alarms.set(Alarm::Replay(id), self.now);
     }
 
@@ -85,13 +101,13 @@ impl Core {
         let ready = self.rings.ready;
         let full = ready >= self.options.in_flight_max || self.is_quiet();
         let batch = self.options.replay_batch.min(self.options.commit_changes_max).max(1);
-        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let Some(job) = self.jobs.by_id.get_mut(&id) else { return };
         if job.busy || job.job.state != ReplayState::Running {
             return;
         }
         let drains = |id| {
-            let ix = self.dest_by_id.get(&id);
-            ix.is_some_and(|ix: &DestIx| self.dests[ix.get()].ramp.is_some())
+            let ix = self.table.dest_ix(id);
+            ix.is_some_and(|ix| self.table.dests[ix.get()].ramp.is_some())
         };
         // Waiting deliveries go before dead ones: a replay for a destination pauses while it
         // drains.
@@ -117,7 +133,7 @@ impl Core {
         limit: usize,
     ) {
         let id = asked.id;
-        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let Some(job) = self.jobs.by_id.get_mut(&id) else { return };
         // A job that was paused and resumed meanwhile may have two reads running.
         if job.job.position != asked.position || read < job.known_since {
             return;
@@ -126,10 +142,10 @@ impl Core {
         if job.job.state != ReplayState::Running {
             return;
         }
-        let is_ours = |row: &Delivery| self.holding.has(row.destination.shard());
-        if self.held_until.is_some() && !rows.iter().all(is_ours) {
+        let is_ours = |row: &Delivery| self.shards.has(row.destination.shard());
+        if self.shards.are_shared() && !rows.iter().all(is_ours) {
             // Other nodes own these deliveries and replay them; then the job continues.
-            if let Some(job) = self.jobs.get_mut(&id) {
+            if let Some(job) = self.jobs.by_id.get_mut(&id) {
                 job.busy = true;
                 let job = Box::new(job.job.clone());
                 let is_all = rows.len() < limit;
@@ -140,9 +156,9 @@ impl Core {
         let unknown: BTreeSet<DestinationId> = rows
             .iter()
             .map(|row| row.destination)
-            .filter(|id| self.dest_ix(*id).is_none() && self.holding.has(id.shard()))
+            .filter(|id| self.table.dest_ix(*id).is_none() && self.shards.has(id.shard()))
             .collect();
-        if let Some(job) = self.jobs.get_mut(&id)
+        if let Some(job) = self.jobs.by_id.get_mut(&id)
             && !unknown.is_empty()
             && !std::mem::replace(&mut job.has_sought, true)
         {
@@ -166,12 +182,12 @@ impl Core {
 
     /// A destination that jobs waited for was read, or cannot be: jobs that wait for no other one
     /// continue.
-    pub(super) fn jobs_found(&mut self, jobs: Vec<ReplayId>) {
+    pub(super) fn jobs_continue(&mut self, jobs: Vec<ReplayId>) {
         for id in jobs {
             if self.is_job_waiting(id) {
                 continue;
             }
-            if let Some(job) = self.jobs.get_mut(&id) {
+            if let Some(job) = self.jobs.by_id.get_mut(&id) {
                 job.busy = false;
                 self.replay_next(id);
             }
@@ -186,7 +202,7 @@ impl Core {
         replayed: u64,
         is_all: bool,
     ) {
-        let Some(job) = self.jobs.get(&asked.id) else { return };
+        let Some(job) = self.jobs.by_id.get(&asked.id) else { return };
         if job.job.position != asked.position || job.job.state != ReplayState::Running {
             return;
         }
@@ -196,7 +212,7 @@ impl Core {
 
     fn advance_job(&mut self, id: ReplayId, last: Option<DeliveryId>, replayed: u64, is_all: bool) {
         let now = self.now;
-        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let Some(job) = self.jobs.by_id.get_mut(&id) else { return };
         job.busy = true;
         job.has_sought = false;
         job.job.done += replayed;
@@ -214,12 +230,13 @@ impl Core {
     /// Replays one delivery; `false` if it is not to be replayed: it is unfinished, or its
     /// subscription is deleted.
     fn replay_row(&mut self, row: &Delivery) -> bool {
-        if self.entries.contains_key(&row.id) {
+        if self.table.entries.contains_key(&row.id) {
             return false;
         }
         let newest = self.commits.dirty(row.id).unwrap_or(row);
         let before = newest.state.name();
-        let (Ok(replayed), Some(ix)) = (newest.replayed(self.now), self.dest_ix(row.destination))
+        let (Ok(replayed), Some(ix)) =
+            (newest.replayed(self.now), self.table.dest_ix(row.destination))
         else {
             return false;
         };
@@ -235,8 +252,8 @@ impl Core {
     /// attempted since the job was created, it is sent without the job, its subscription is
     /// deleted, or its destination is frozen.
     fn retry_row(&mut self, job: &ReplayJob, row: &Delivery) -> bool {
-        let Some(ix) = self.dest_ix(row.destination) else { return false };
-        let resident = self.entries.get(&row.id).map(|entry| &entry.delivery);
+        let Some(ix) = self.table.dest_ix(row.destination) else { return false };
+        let resident = self.table.entries.get(&row.id).map(|entry| &entry.delivery);
         let newest = resident.or_else(|| self.commits.dirty(row.id)).unwrap_or(row).clone();
         if !job.takes(&newest)
             || self.is_on_its_way(&newest)
@@ -249,7 +266,7 @@ impl Core {
 
     /// The deliveries that a job has just replayed are durable.
     pub(super) fn replay_durable(&mut self, id: ReplayId) {
-        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let Some(job) = self.jobs.by_id.get_mut(&id) else { return };
         job.busy = false;
         match job.job.state {
             ReplayState::Running => {
@@ -260,7 +277,7 @@ impl Core {
                 self.alarms.set(Alarm::Replay(id), self.now.saturating_add(pause));
             }
             ReplayState::Paused | ReplayState::Finished | ReplayState::Cancelled => {
-                self.jobs.remove(&id);
+                self.jobs.by_id.remove(&id);
             }
         }
     }
@@ -269,18 +286,19 @@ impl Core {
     pub(super) fn lose_jobs(&mut self, lost: &ShardSet) {
         let gone: Vec<ReplayId> = self
             .jobs
+            .by_id
             .values()
             .filter(|job| lost.has(job.job.shard()))
             .map(|job| job.job.id)
             .collect();
         for id in gone {
-            self.jobs.remove(&id);
+            self.jobs.by_id.remove(&id);
             self.alarms.clear(Alarm::Replay(id));
         }
     }
 
     fn change_replay(&mut self, job: ReplayJob, change: ReplayChange, reply: Reply<ReplayJob>) {
-        let state = self.jobs.get(&job.id).map_or(job.state, |known| known.job.state);
+        let state = self.jobs.by_id.get(&job.id).map_or(job.state, |known| known.job.state);
         let next = match (change, state) {
             (ReplayChange::Pause, ReplayState::Running | ReplayState::Paused) => {
                 ReplayState::Paused
@@ -305,7 +323,7 @@ impl Core {
     /// Stops a job, and returns it with its new state, to be stored.
     fn change_job(&mut self, job: ReplayJob, state: ReplayState) -> ReplayJob {
         self.alarms.clear(Alarm::Replay(job.id));
-        let known = self.jobs.remove(&job.id).map(|known| known.job);
+        let known = self.jobs.by_id.remove(&job.id).map(|known| known.job);
         let finished_at = (state == ReplayState::Cancelled).then_some(self.now);
         ReplayJob { state, finished_at, ..known.unwrap_or(job) }
     }

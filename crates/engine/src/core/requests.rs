@@ -12,7 +12,7 @@ impl Core {
     /// Executes a command on a delivery in memory, or reads the delivery first.
     pub(super) fn on_delivery(&mut self, command: OnDelivery) {
         let id = command.delivery;
-        let known = self.entries.get(&id).map(|entry| &entry.delivery);
+        let known = self.table.entries.get(&id).map(|entry| &entry.delivery);
         match known.or_else(|| self.commits.dirty(id)) {
             Some(delivery) if delivery.tenant == command.tenant => {
                 let delivery = delivery.clone();
@@ -30,11 +30,11 @@ impl Core {
     pub(super) fn change_delivery(&mut self, command: OnDelivery, delivery: Option<Delivery>) {
         let Some(delivery) = delivery else { return command.refuse(CommandError::NotFound) };
         let id = delivery.id;
-        if !self.holding.has(delivery.destination.shard()) {
+        if !self.shards.has(delivery.destination.shard()) {
             return command.refuse(CommandError::Moved);
         }
         // The delivery may have changed while it was read.
-        let resident = self.entries.get(&id).map(|entry| entry.delivery.clone());
+        let resident = self.table.entries.get(&id).map(|entry| entry.delivery.clone());
         let is_resident = resident.is_some();
         let newest = resident.or_else(|| self.commits.dirty(id).cloned()).unwrap_or(delivery);
         match command.change {
@@ -76,7 +76,7 @@ impl Core {
         if !self.directory.has(delivery.subscription) {
             return command.refuse(CommandError::SubscriptionGone);
         }
-        let Some(ix) = self.dest_ix(delivery.destination) else {
+        let Some(ix) = self.table.dest_ix(delivery.destination) else {
             let (tenant, destination) = (&delivery.tenant, delivery.destination);
             return self.park_command(tenant, destination, Parked::OnDelivery(command));
         };
@@ -99,7 +99,7 @@ impl Core {
             Ok(replayed) => replayed,
             Err(error) => return command.refuse(error),
         };
-        let Some(ix) = self.dest_ix(delivery.destination) else {
+        let Some(ix) = self.table.dest_ix(delivery.destination) else {
             let (tenant, destination) = (&delivery.tenant, delivery.destination);
             return self.park_command(tenant, destination, Parked::OnDelivery(command));
         };

@@ -21,17 +21,15 @@ impl Core {
         record: Destination,
         rate: Option<RateLimit>,
     ) -> DestIx {
-        if let Some(&ix) = self.dest_by_id.get(&record.id) {
+        if let Some(ix) = self.table.dest_ix(record.id) {
             return ix;
         }
-        let tenant = self.tenant_ix(&record.tenant);
-        let id = record.id;
-        let known_since = self.held_since.get(&id.shard()).copied().unwrap_or(0);
+        let tenant = self.table.tenant_ix(&record.tenant);
+        let known_since = self.shards.owned_since(record.id.shard());
         let dest = Dest::new(record, tenant, &self.options, known_since, self.now);
-        let ix = self.dests.add(dest);
-        self.dest_by_id.insert(id, ix);
+        let ix = self.table.add_dest(dest);
         self.set_rate(ix, rate);
-        let circuit = &mut self.dests[ix.get()].record.circuit;
+        let circuit = &mut self.table.dests[ix.get()].record.circuit;
         // The suspension ended with the process that had it, or continues here without these
         // failures.
         let taken_back = circuit.take_back();
@@ -49,14 +47,9 @@ impl Core {
         if self.shutdown.is_begun() {
             return;
         }
-        for ix in self.dests.next_share(self.now) {
-            if !self.is_idle(ix) {
-                continue;
-            }
-            if let Some(gone) = self.dests.remove(ix)
-                && !gone.lost
-            {
-                self.dest_by_id.remove(&gone.record.id);
+        for ix in self.table.dests.next_share(self.now) {
+            if self.is_idle(ix) {
+                self.table.evict_dest(ix);
             }
         }
     }
@@ -64,32 +57,31 @@ impl Core {
     /// Evicts a destination that was removed from the store, whatever its circuit says, if nothing is in memory
     /// for it.
     pub(super) fn forget_destination(&mut self, id: DestinationId) {
-        let Some(&ix) = self.dest_by_id.get(&id) else { return };
-        if self.is_at_rest(ix) && self.dests[ix.get()].probe == ProbeStage::None {
+        let Some(ix) = self.table.dest_ix(id) else { return };
+        if self.has_nothing_in_memory(ix) && self.table.dests[ix.get()].probe == ProbeStage::None {
             for alarm in alarms_of(ix) {
                 self.alarms.clear(alarm);
             }
-            self.dests.remove(ix);
-            self.dest_by_id.remove(&id);
+            self.table.evict_dest(ix);
         }
     }
 
     /// Whether no delivery, attempt, ramp or undurable change of a destination is in memory.
-    fn is_at_rest(&self, ix: DestIx) -> bool {
-        let dest = &self.dests[ix.get()];
+    fn has_nothing_in_memory(&self, ix: DestIx) -> bool {
+        let dest = &self.table.dests[ix.get()];
         dest.in_flight == 0
             && dest.retry_in_flight == 0
-            && dest.first.is_at_rest()
-            && dest.retry.is_at_rest()
+            && dest.first.is_empty()
+            && dest.retry.is_empty()
             && dest.ramp.is_none()
-            && self.entries.of(ix) == 0
-            && !self.held_back.contains(&ix)
+            && self.table.entries.of(ix) == 0
+            && !self.suspensions.has_put_off(ix)
             && !self.commits.has(ix, dest.record.id)
     }
 
     fn is_idle(&mut self, ix: DestIx) -> bool {
         let now = self.now;
-        let dest = &mut self.dests[ix.get()];
+        let dest = &mut self.table.dests[ix.get()];
         let is_unused = dest.lost || now.since(dest.used_at) >= self.options.destination_idle;
         let is_healthy = dest.record.circuit.state == CircuitState::Closed
             && dest.record.circuit.counters.consecutive_failures == 0
@@ -100,7 +92,7 @@ impl Core {
         is_unused
             && is_known
             && !alarms_of(ix).iter().any(|alarm| self.alarms.is_set(*alarm))
-            && self.is_at_rest(ix)
+            && self.has_nothing_in_memory(ix)
     }
 }
 

@@ -20,9 +20,9 @@ use crate::live::{EngineEvent, death};
 impl Core {
     /// Handles the outcome of an attempt.
     pub(super) fn finished(&mut self, id: DeliveryId, attempted: Attempted) {
-        let Some(entry) = self.entries.remove(&id) else { return };
+        let Some(entry) = self.table.entries.remove(&id) else { return };
         let Position::InFlight(flight) = entry.position else {
-            self.entries.insert(entry);
+            self.table.entries.insert(entry);
             return;
         };
         let finished = match attempted {
@@ -30,11 +30,11 @@ impl Core {
             Attempted::NoEvent => own_fault(self.now, "the event is not in the store".to_owned()),
         };
         self.land(&entry, flight, &finished);
-        if self.dests[entry.dest.get()].lost {
+        if self.table.dests[entry.dest.get()].lost {
             // Another node owned the destination meanwhile, so this outcome is not applied. If this
             // node owns it again, a read may have skipped the delivery because it was in flight:
             // read again.
-            if let Some(ix) = self.dest_ix(entry.delivery.destination) {
+            if let Some(ix) = self.table.dest_ix(entry.delivery.destination) {
                 self.look_again(ix);
             }
             return;
@@ -46,10 +46,10 @@ impl Core {
     fn land(&mut self, entry: &Entry, flight: Flight, finished: &Finished) {
         let ix = entry.dest;
         let pace = self.pace(&finished.ending, finished.timings.total);
-        let dest = &mut self.dests[ix.get()];
+        let dest = &mut self.table.dests[ix.get()];
         dest.limit.learn(pace);
         if let Some(account) = flight.account {
-            *self.tenants[dest.tenant].overlay.account(account) -= 1;
+            *self.table.tenants[dest.tenant].overlay.account(account) -= 1;
         }
         self.give_back_places(ix, &flight.places, entry.event.as_deref());
     }
@@ -81,19 +81,20 @@ impl Core {
             return;
         }
         let failed = verdict != Verdict::Success;
-        let change = self.guard.record(self.dests[ix.get()].record.id, failed, self.now);
+        let change =
+            self.suspensions.record(self.table.dests[ix.get()].record.id, failed, self.now);
         self.guard_changed(change);
         let policy = self.settling_policy(&entry.delivery, ix, verdict);
         let settled = settlement::settle(
             &entry.delivery,
-            &self.dests[ix.get()].record,
+            &self.table.dests[ix.get()].record,
             flight.turn,
             finished,
             self.now,
-            self.guard.hold(),
+            self.suspensions.now(),
             &policy,
         );
-        let dest = &mut self.dests[ix.get()];
+        let dest = &mut self.table.dests[ix.get()];
         dest.record = settled.destination;
         if dest.probe == ProbeStage::Chosen(entry.delivery.id) {
             dest.probe = ProbeStage::None;
@@ -140,7 +141,7 @@ impl Core {
             }));
         }
         if let Some(warning) = warning {
-            let dest = &self.dests[ix.get()];
+            let dest = &self.table.dests[ix.get()];
             self.actions.push(Action::Publish(EngineEvent::Warning {
                 tenant: dest.record.tenant.clone(),
                 destination: dest.record.id,

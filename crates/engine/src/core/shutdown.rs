@@ -33,7 +33,7 @@ impl Core {
     }
 
     pub(super) fn finish_shutdown(&mut self) {
-        let in_flight = self.in_flight.total();
+        let in_flight = self.table.in_flight.total();
         let is_over = self.shutdown.begun
             && (in_flight == 0 || self.shutdown.abandoned)
             && self.commits.is_empty();

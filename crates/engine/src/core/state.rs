@@ -1,78 +1,71 @@
-//! The fields of the core, and the few questions that several modules ask. The behaviour is in the
+//! The fields of the core, and the one question that many modules ask. The behaviour is in the
 //! other modules.
 
-use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use postrider_domain::ids::{DestinationId, ReplayId, Shard, TenantId};
-use postrider_domain::mass_failure::MassFailureGuard;
 use postrider_domain::policy::Policy;
 use postrider_domain::time::Timestamp;
 use postrider_store::ShardLeases;
-use tokio::time::Instant;
 
 use super::alarms::Alarms;
 use super::commits::Commits;
-use super::destinations::{DestIx, Dests, LoadId};
 use super::lookup::Lookups;
 use super::messages::Action;
-use super::ownership::Leaving;
-use super::payloads::{FlyingBytes, Known};
-use super::reads::{Loads, Seen};
-use super::replay::Job;
+use super::payloads::Payloads;
+use super::reads::Reads;
+use super::replay::Jobs;
+use super::shards::Shards;
 use super::shutdown::Shutdown;
-use super::table::{Entries, InFlight, TenantState};
+use super::suspensions::Suspensions;
+use super::table::Table;
 use super::turns::Rings;
-use super::window::Due;
+use super::window::Window;
 use crate::directory::Directory;
 use crate::inbox::Inbox;
 use crate::options::Options;
 
-/// The state machine.
+/// The state machine. What a module alone changes is private to it; `tidy` checks that no module
+/// uses the state of one that comes after it.
 pub(crate) struct Core {
+    // What the shell gives it.
     pub(super) options: Options,
     pub(super) policy: Arc<Policy>,
+    /// The subscriptions.
     pub(super) directory: Arc<Directory>,
+    /// Deliveries that were accepted and are not in the lanes yet.
     pub(super) inbox: Arc<Inbox>,
-    pub(super) holding: Arc<ShardLeases>,
-    /// Until when the leases are valid; `None` if no other node could take the shards.
-    pub(crate) held_until: Option<Instant>,
-    /// Whether the leases are valid: nothing is sent otherwise.
-    pub(crate) is_leased: bool,
-    /// The store refused a settlement: until the leases are renewed, the ownership is unknown.
-    pub(super) is_doubted: bool,
-    /// Shards to hand over to other nodes.
-    pub(super) leaving: Leaving,
-    /// Destinations that are being read.
-    pub(super) lookups: Lookups,
-    /// For each shard, the first read whose results count: another node owned the shard before.
-    pub(super) held_since: HashMap<Shard, LoadId>,
+    /// The time of the last input.
+    pub(super) now: Timestamp,
     /// Whether anybody listens: attempts are published only then.
     pub(crate) listened: bool,
-    pub(super) now: Timestamp,
-    pub(super) dests: Dests,
-    pub(super) dest_by_id: HashMap<DestinationId, DestIx>,
-    pub(super) tenants: Vec<TenantState>,
-    pub(super) tenant_by_id: HashMap<TenantId, usize>,
-    pub(super) entries: Entries,
-    pub(super) rings: Rings,
-    pub(super) due: Due,
-    pub(super) alarms: Alarms,
-    pub(super) in_flight: InFlight,
-    pub(super) flying_bytes: FlyingBytes,
-    pub(super) known: Known,
-    pub(super) payload_bytes: usize,
-    /// Deliveries that ramps have read and not sent yet.
-    pub(super) read_ahead: usize,
-    pub(super) commits: Commits,
-    pub(super) loads: Loads,
-    pub(super) seen: Seen,
-    pub(super) guard: MassFailureGuard,
-    /// Destinations whose freezing was suspended, to be asked again when the suspension ends.
-    pub(super) held_back: BTreeSet<DestIx>,
-    pub(super) jobs: HashMap<ReplayId, Job>,
-    pub(super) shutdown: Shutdown,
+
+    // What it gives the shell.
     pub(super) actions: Vec<Action>,
+
+    // Its state, in the order of the modules.
+    /// Destinations, tenants and deliveries in memory, and the numbers in flight.
+    pub(super) table: Table,
+    /// The shards that this node owns.
+    pub(super) shards: Shards,
+    /// Whether the mass-failure guard suspends transitions.
+    pub(super) suspensions: Suspensions,
+    /// Timers.
+    pub(super) alarms: Alarms,
+    /// Changes that are not durable yet.
+    pub(super) commits: Commits,
+    pub(super) shutdown: Shutdown,
+    /// The bytes of events in memory.
+    pub(super) payloads: Payloads,
+    /// Running reads of the store.
+    pub(super) reads: Reads,
+    /// Whose turn it is, in both lanes.
+    pub(super) rings: Rings,
+    /// Waiting deliveries in memory, by due time.
+    pub(super) window: Window,
+    /// Destinations that are being read, and what waits for them.
+    pub(super) lookups: Lookups,
+    /// Bulk jobs.
+    pub(super) jobs: Jobs,
 }
 
 impl Core {
@@ -81,83 +74,38 @@ impl Core {
         policy: Arc<Policy>,
         directory: Arc<Directory>,
         inbox: Arc<Inbox>,
-        holding: ShardLeases,
+        leases: ShardLeases,
         now: Timestamp,
     ) -> Self {
-        let guard = MassFailureGuard::new(policy.mass_failure.clone());
+        let suspensions = Suspensions::new(&policy.mass_failure);
         Core {
             commits: Commits::new(&options),
             options,
             policy,
             directory,
             inbox,
-            holding: Arc::new(holding),
-            held_until: None,
-            is_leased: true,
-            is_doubted: false,
-            leaving: Leaving::default(),
-            lookups: Lookups::default(),
-            held_since: HashMap::new(),
-            listened: false,
             now,
-            dests: Dests::default(),
-            dest_by_id: HashMap::new(),
-            tenants: Vec::new(),
-            tenant_by_id: HashMap::new(),
-            entries: Entries::default(),
-            rings: Rings::default(),
-            due: Due::default(),
-            alarms: Alarms::default(),
-            in_flight: InFlight::default(),
-            flying_bytes: FlyingBytes::default(),
-            known: Known::default(),
-            payload_bytes: 0,
-            read_ahead: 0,
-            loads: Loads::default(),
-            seen: Seen::default(),
-            guard,
-            held_back: BTreeSet::new(),
-            jobs: HashMap::new(),
-            shutdown: Shutdown::default(),
+            listened: false,
             actions: Vec::new(),
+            table: Table::default(),
+            shards: Shards::new(leases),
+            suspensions,
+            alarms: Alarms::default(),
+            shutdown: Shutdown::default(),
+            payloads: Payloads::default(),
+            reads: Reads::default(),
+            rings: Rings::default(),
+            window: Window::default(),
+            lookups: Lookups::default(),
+            jobs: Jobs::default(),
         }
-    }
-
-    /// The leases of this node.
-    pub(crate) fn holding(&self) -> Arc<ShardLeases> {
-        Arc::clone(&self.holding)
-    }
-
-    pub(super) fn dest_ix(&self, id: DestinationId) -> Option<DestIx> {
-        self.dest_by_id.get(&id).copied()
-    }
-
-    pub(super) fn tenant_ix(&mut self, tenant: &TenantId) -> usize {
-        if let Some(&ix) = self.tenant_by_id.get(tenant) {
-            return ix;
-        }
-        let ix = self.tenants.len();
-        self.tenants.push(TenantState::default());
-        self.tenant_by_id.insert(tenant.clone(), ix);
-        ix
-    }
-
-    /// Whether nothing new may be begun in a shard, because it is being handed over.
-    pub(super) fn is_leaving(&self, shard: Shard) -> bool {
-        self.leaving.shards.has(shard)
     }
 
     /// Whether nothing may be sent: the engine is shutting down, the leases may be invalid, or too
     /// many changes are not durable yet.
     pub(super) fn is_quiet(&self) -> bool {
         self.shutdown.is_begun()
-            || !self.is_leased
-            || self.is_doubted
+            || self.shards.are_unsure()
             || self.commits.unpersisted() >= self.options.unpersisted_max
-    }
-
-    /// Deliveries in memory, including those that ramps have read ahead.
-    pub(super) fn resident(&self) -> usize {
-        self.entries.len() + self.read_ahead
     }
 }

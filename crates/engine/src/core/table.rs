@@ -1,16 +1,84 @@
-//! The deliveries in memory with the position of each, and the numbers in flight of each tenant.
-//! Data only.
+//! What is in memory: destinations, tenants, and deliveries with the position of each, and how many
+//! attempts are in flight. Data only.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use postrider_domain::attempt::Turn;
 use postrider_domain::delivery::{Delivery, Lane, StateName};
-use postrider_domain::ids::DeliveryId;
+use postrider_domain::ids::{DeliveryId, DestinationId, TenantId};
 
-use super::destinations::DestIx;
+use super::destinations::{Dest, DestIx, Dests};
 use super::ids::IdMap;
 use crate::loaded::Loaded;
+
+/// Everything in memory that has a position or is counted.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    pub(super) dests: Dests,
+    dest_by_id: HashMap<DestinationId, DestIx>,
+    pub(super) tenants: Vec<TenantState>,
+    tenant_by_id: HashMap<TenantId, usize>,
+    pub(super) entries: Entries,
+    pub(super) in_flight: InFlight,
+    /// Deliveries that ramps have read and not sent yet.
+    pub(super) read_ahead: usize,
+}
+
+impl Table {
+    /// The destination with this identifier, unless it is not in memory or another node owns it.
+    pub(super) fn dest_ix(&self, id: DestinationId) -> Option<DestIx> {
+        self.dest_by_id.get(&id).copied()
+    }
+
+    pub(super) fn add_dest(&mut self, dest: Dest) -> DestIx {
+        let id = dest.record.id;
+        let ix = self.dests.add(dest);
+        self.dest_by_id.insert(id, ix);
+        ix
+    }
+
+    /// Forgets the identifier of a destination that another node owns now. The destination stays
+    /// until its attempts in flight have ended.
+    pub(super) fn lose_dest(&mut self, ix: DestIx) {
+        self.dest_by_id.remove(&self.dests[ix.get()].record.id);
+    }
+
+    /// Removes a destination.
+    pub(super) fn evict_dest(&mut self, ix: DestIx) {
+        // The identifier of a lost one may belong to its successor.
+        if let Some(gone) = self.dests.remove(ix)
+            && !gone.lost
+        {
+            self.dest_by_id.remove(&gone.record.id);
+        }
+    }
+
+    /// The identifiers of the destinations in memory that this node owns, in any order.
+    pub(super) fn dest_ids(&self) -> impl ExactSizeIterator<Item = DestinationId> {
+        self.dest_by_id.keys().copied()
+    }
+
+    /// The index of a tenant, which is added if it is new.
+    pub(super) fn tenant_ix(&mut self, tenant: &TenantId) -> usize {
+        if let Some(&ix) = self.tenant_by_id.get(tenant) {
+            return ix;
+        }
+        let ix = self.tenants.len();
+        self.tenants.push(TenantState::default());
+        self.tenant_by_id.insert(tenant.clone(), ix);
+        ix
+    }
+
+    pub(super) fn tenant(&self, tenant: &TenantId) -> Option<&TenantState> {
+        self.tenant_by_id.get(tenant).map(|&ix| &self.tenants[ix])
+    }
+
+    /// Deliveries in memory, including those that ramps have read ahead.
+    pub(super) fn resident(&self) -> usize {
+        self.entries.len() + self.read_ahead
+    }
+}
 
 /// A delivery that is in memory.
 #[derive(Debug)]
@@ -147,7 +215,7 @@ pub(super) struct Turns {
 #[derive(Debug, Default)]
 pub(super) struct TenantState {
     pub(super) in_flight: usize,
-    pub(super) flying_bytes: usize,
+    pub(super) in_flight_bytes: usize,
     pub(super) overlay: TenantOverlay,
     first: Turns,
     retry: Turns,

@@ -34,17 +34,17 @@ impl Core {
     }
 
     fn count_trial(&mut self, ix: DestIx, begins: bool) {
-        let dest = &mut self.dests[ix.get()];
+        let dest = &mut self.table.dests[ix.get()];
         dest.used_at = self.now;
-        let tenant = &mut self.tenants[dest.tenant];
+        let tenant = &mut self.table.tenants[dest.tenant];
         if begins {
             dest.in_flight += 1;
             tenant.in_flight += 1;
-            self.in_flight.first += 1;
+            self.table.in_flight.first += 1;
         } else {
             dest.in_flight -= 1;
             tenant.in_flight -= 1;
-            self.in_flight.first -= 1;
+            self.table.in_flight.first -= 1;
         }
     }
 
@@ -52,14 +52,14 @@ impl Core {
         if self.shutdown.is_begun() {
             return Err(CommandError::Stopping);
         }
-        if self.dests[ix.get()].record.tenant != *tenant {
+        if self.table.dests[ix.get()].record.tenant != *tenant {
             return Err(CommandError::NotFound);
         }
         self.refuse_frozen(ix)?;
-        let dest = &self.dests[ix.get()];
+        let dest = &self.table.dests[ix.get()];
         let full =
             |what: String, is_own| CommandError::Full { what, retry_after: RETRY_AFTER, is_own };
-        let (in_flight, max) = (self.in_flight.total(), self.options.in_flight_max);
+        let (in_flight, max) = (self.table.in_flight.total(), self.options.in_flight_max);
         let limit = dest.limit.get(in_flight * 2 >= max);
         if dest.in_flight >= limit {
             let what = format!("the destination has {limit} attempts in flight, as many as it may");
@@ -73,7 +73,7 @@ impl Core {
             return Err(full("as many attempts are in flight as may be".to_owned(), false));
         }
         let now = self.now;
-        let bucket = self.dests[ix.get()].bucket.as_mut();
+        let bucket = self.table.dests[ix.get()].bucket.as_mut();
         match bucket.map(|bucket| bucket.take(1, now)) {
             Some(Err(at)) => {
                 let what = "the rate limit of the destination is used up".to_owned();

@@ -62,48 +62,51 @@ impl Core {
     pub(super) fn has_room(&self, lane: Lane) -> bool {
         let options = &self.options;
         let (used, reserved) = match lane {
-            Lane::First => (self.in_flight.first, options.retry_lane_reserved),
-            Lane::Retry => (self.in_flight.retry, options.first_lane_reserved),
+            Lane::First => (self.table.in_flight.first, options.retry_lane_reserved),
+            Lane::Retry => (self.table.in_flight.retry, options.first_lane_reserved),
         };
         // Both lanes keep at least half, whatever is configured.
         let reserved = reserved.min(options.in_flight_max / 2);
-        self.in_flight.total() < options.in_flight_max && used < options.in_flight_max - reserved
+        self.table.in_flight.total() < options.in_flight_max
+            && used < options.in_flight_max - reserved
     }
 
     /// Why a tenant may not have one more attempt in flight with this many bytes; `None` if it may.
     pub(super) fn tenant_block(&self, tenant: usize, bytes: usize) -> Option<Share> {
-        let (options, tenant) = (&self.options, &self.tenants[tenant]);
-        let free = options.in_flight_max.saturating_sub(self.in_flight.total());
+        let (options, tenant) = (&self.options, &self.table.tenants[tenant]);
+        let free = options.in_flight_max.saturating_sub(self.table.in_flight.total());
         let limit = options.tenant_in_flight_max.unwrap_or(usize::MAX);
         let limit = limit.min(free.saturating_mul(SHARE));
         if tenant.in_flight >= limit {
             return Some(Share::Attempts { limit });
         }
-        let max = options.flying_bytes_max;
-        let free = max.saturating_sub(self.flying_bytes.total);
-        let limit = options.tenant_flying_bytes_max.unwrap_or(usize::MAX);
+        let max = options.in_flight_bytes_max;
+        let free = max.saturating_sub(self.payloads.in_flight_bytes());
+        let limit = options.tenant_in_flight_bytes_max.unwrap_or(usize::MAX);
         let limit = limit.min(free.saturating_mul(SHARE));
         // An event that is larger than the whole limit is sent alone.
         let fits = bytes == 0
-            || tenant.flying_bytes == 0 && self.flying_bytes.total == 0
-            || bytes <= free && tenant.flying_bytes.saturating_add(bytes) <= limit;
+            || tenant.in_flight_bytes == 0 && self.payloads.in_flight_bytes() == 0
+            || bytes <= free && tenant.in_flight_bytes.saturating_add(bytes) <= limit;
         (!fits).then_some(Share::Bytes { limit })
     }
 
     /// The next destination of a lane; its tenant goes to the end of the ring.
     pub(super) fn next_turn(&mut self, lane: Lane) -> Option<DestIx> {
         while let Some(tenant) = self.rings.of(lane).pop_front() {
-            self.tenants[tenant].turns(lane).in_ring = false;
-            if self.tenants[tenant].is_parked {
+            self.table.tenants[tenant].turns(lane).in_ring = false;
+            if self.table.tenants[tenant].is_parked {
                 continue;
             }
             if self.tenant_block(tenant, 0).is_some() {
                 self.park_tenant(tenant);
                 continue;
             }
-            let Some(ix) = self.tenants[tenant].turns(lane).dests.pop_front() else { continue };
+            let Some(ix) = self.table.tenants[tenant].turns(lane).dests.pop_front() else {
+                continue;
+            };
             self.rings.ready -= usize::from(lane == Lane::Retry);
-            self.dests[ix.get()].queue(lane).in_ring = false;
+            self.table.dests[ix.get()].queue(lane).in_ring = false;
             self.enter_ring(tenant, lane);
             return Some(ix);
         }
@@ -113,25 +116,25 @@ impl Core {
     /// How many tenants, and how many destinations of the same tenant, have their turn before a
     /// destination.
     pub(super) fn turns_ahead(&mut self, ix: DestIx, lane: Lane) -> (usize, usize) {
-        let tenant = self.dests[ix.get()].tenant;
+        let tenant = self.table.dests[ix.get()].tenant;
         let ring = self.rings.of(lane);
         let tenants = ring.iter().position(|other| *other == tenant).unwrap_or(0);
-        let dests = &self.tenants[tenant].turns(lane).dests;
+        let dests = &self.table.tenants[tenant].turns(lane).dests;
         (tenants, dests.iter().position(|other| *other == ix).unwrap_or(0))
     }
 
     /// Adds a destination to the ring of a lane, because it has deliveries to send.
     pub(super) fn enter_turns(&mut self, ix: DestIx, lane: Lane) {
-        let dest = &mut self.dests[ix.get()];
+        let dest = &mut self.table.dests[ix.get()];
         dest.queue(lane).in_ring = true;
         let tenant = dest.tenant;
-        self.tenants[tenant].turns(lane).dests.push_back(ix);
+        self.table.tenants[tenant].turns(lane).dests.push_back(ix);
         self.rings.ready += usize::from(lane == Lane::Retry);
         self.enter_ring(tenant, lane);
     }
 
     fn enter_ring(&mut self, tenant: usize, lane: Lane) {
-        let known = &mut self.tenants[tenant];
+        let known = &mut self.table.tenants[tenant];
         let is_parked = known.is_parked;
         let turns = known.turns(lane);
         if !is_parked && !turns.in_ring && !turns.dests.is_empty() {
@@ -142,26 +145,26 @@ impl Core {
 
     /// Keeps the turn of a destination whose tenant has reached its share.
     pub(super) fn keep_turn(&mut self, ix: DestIx, lane: Lane) {
-        let dest = &mut self.dests[ix.get()];
+        let dest = &mut self.table.dests[ix.get()];
         let tenant = dest.tenant;
         let queue = dest.queue(lane);
         if !queue.in_ring {
             queue.in_ring = true;
-            self.tenants[tenant].turns(lane).dests.push_front(ix);
+            self.table.tenants[tenant].turns(lane).dests.push_front(ix);
             self.rings.ready += usize::from(lane == Lane::Retry);
         }
         self.park_tenant(tenant);
     }
 
     fn park_tenant(&mut self, tenant: usize) {
-        if !std::mem::replace(&mut self.tenants[tenant].is_parked, true) {
+        if !std::mem::replace(&mut self.table.tenants[tenant].is_parked, true) {
             self.rings.parked.push_back(tenant);
         }
     }
 
     /// Lets a probe wait until its tenant has fewer attempts in flight.
     pub(super) fn park_probe(&mut self, tenant: usize, probe: DeliveryId) {
-        self.tenants[tenant].probes.push_back(probe);
+        self.table.tenants[tenant].probes.push_back(probe);
         self.park_tenant(tenant);
     }
 
@@ -173,10 +176,10 @@ impl Core {
         }
         let waiting = self.rings.parked.len();
         let asked =
-            if self.in_flight.total() == 0 { waiting } else { waiting.min(UNPARKED_AT_ONCE) };
+            if self.table.in_flight.total() == 0 { waiting } else { waiting.min(UNPARKED_AT_ONCE) };
         for _ in 0..asked {
             let Some(tenant) = self.rings.parked.pop_front() else { break };
-            let known = &mut self.tenants[tenant];
+            let known = &mut self.table.tenants[tenant];
             known.is_parked = false;
             self.rings.probes.extend(known.probes.drain(..));
             self.enter_ring(tenant, Lane::First);

@@ -1,6 +1,6 @@
 //! Read-only views of the current state.
 
-use postrider_domain::circuit::Hold;
+use postrider_domain::circuit::Suspension;
 use postrider_domain::delivery::{Delivery, Lane};
 use postrider_domain::explain::{Standing, Wait};
 use postrider_domain::ids::{DeliveryId, DestinationId, TenantId};
@@ -8,7 +8,7 @@ use postrider_store::DeliveryFilter;
 
 use super::destinations::DestIx;
 use super::messages::{DestinationOverlay, Gauges, View};
-use super::payloads::flying_bytes;
+use super::payloads::in_flight_bytes;
 use super::state::Core;
 use super::table::{Position, TenantOverlay};
 use super::turns::Share;
@@ -28,13 +28,13 @@ impl Core {
             View::Standing { delivery, destination, lane, reply } => {
                 drop(reply.send(self.standing(delivery, destination, lane)));
             }
-            View::ShardLeases { reply } => drop(reply.send(self.holding())),
+            View::ShardLeases { reply } => drop(reply.send(self.leases())),
             View::Gauges { reply } => drop(reply.send(self.gauges())),
         }
     }
 
     fn is_in_flight(&self, id: DeliveryId) -> bool {
-        self.entries.get(&id).is_some_and(
+        self.table.entries.get(&id).is_some_and(
             |entry| matches!(entry.position, Position::InFlight(flight) if flight.account.is_some()),
         )
     }
@@ -49,7 +49,7 @@ impl Core {
     ) -> Vec<Delivery> {
         let overlay = self.overlay(Some(tenant));
         let all = usize::try_from(overlay.queued + overlay.waiting).unwrap_or(usize::MAX);
-        let entries = self.entries.iter();
+        let entries = self.table.entries.iter();
         let in_flight = entries
             .filter(|(id, entry)| entry.delivery.tenant == *tenant && self.is_in_flight(**id))
             .map(|(_, entry)| &entry.delivery)
@@ -64,23 +64,22 @@ impl Core {
 
     fn overlay(&self, tenant: Option<&TenantId>) -> TenantOverlay {
         match tenant {
-            Some(tenant) => self
-                .tenant_by_id
-                .get(tenant)
-                .map_or(TenantOverlay::default(), |&ix| self.tenants[ix].overlay),
-            None => {
-                self.tenants.iter().fold(TenantOverlay::default(), |all, tenant| TenantOverlay {
+            Some(tenant) => {
+                self.table.tenant(tenant).map(|tenant| tenant.overlay).unwrap_or_default()
+            }
+            None => self.table.tenants.iter().fold(TenantOverlay::default(), |all, tenant| {
+                TenantOverlay {
                     queued: all.queued + tenant.overlay.queued,
                     waiting: all.waiting + tenant.overlay.waiting,
-                })
-            }
+                }
+            }),
         }
     }
 
     /// A destination with its current numbers.
     pub(super) fn look(&self, ix: DestIx) -> DestinationOverlay {
-        let dest = &self.dests[ix.get()];
-        let oldest = dest.first.ids.iter().find_map(|id| self.entries.get(id));
+        let dest = &self.table.dests[ix.get()];
+        let oldest = dest.first.ids.iter().find_map(|id| self.table.entries.get(id));
         DestinationOverlay {
             destination: dest.record.clone(),
             in_flight: dest.in_flight,
@@ -98,28 +97,28 @@ impl Core {
         destination: DestinationId,
         lane: Lane,
     ) -> Option<Standing> {
-        let ix = self.dest_ix(destination)?;
-        match self.entries.get(&id).map(|entry| entry.position) {
+        let ix = self.table.dest_ix(destination)?;
+        match self.table.entries.get(&id).map(|entry| entry.position) {
             Some(Position::FirstLane | Position::RetryLane { .. }) => {}
             Some(
                 Position::Window | Position::Probe | Position::Placed(_) | Position::InFlight(_),
             ) => return None,
             // The delivery is only in the store, behind all that are in memory.
             None => {
-                let ahead = self.dests[ix.get()].queue(lane).len;
+                let ahead = self.table.dests[ix.get()].queue(lane).len;
                 let waits = self.waits(ix, lane, None);
                 return Some(Standing { ahead, is_stored: true, waits });
             }
         }
         let is_here = |other: &&DeliveryId| {
-            self.entries.get(other).is_some_and(|entry| {
+            self.table.entries.get(other).is_some_and(|entry| {
                 matches!(
                     (lane, entry.position),
                     (Lane::First, Position::FirstLane) | (Lane::Retry, Position::RetryLane { .. })
                 )
             })
         };
-        let dest = &self.dests[ix.get()];
+        let dest = &self.table.dests[ix.get()];
         let ids = match lane {
             Lane::First => &dest.first.ids,
             Lane::Retry => &dest.retry.ids,
@@ -133,9 +132,9 @@ impl Core {
         if self.is_quiet() {
             waits.push(Wait::Pause);
         }
-        let total = self.in_flight.total();
+        let total = self.table.in_flight.total();
         let max = self.options.in_flight_max;
-        let dest = &self.dests[ix.get()];
+        let dest = &self.table.dests[ix.get()];
         let limit = dest.limit.get(total * 2 >= max);
         if dest.in_flight >= limit {
             waits.push(Wait::DestinationLimit { in_flight: dest.in_flight, limit });
@@ -151,9 +150,9 @@ impl Core {
             let per_1000_seconds = bucket.per_1000_seconds();
             waits.push(Wait::Rate { per_1000_seconds, next_at });
         }
-        let (tenant, known) = (dest.tenant, &self.tenants[dest.tenant]);
+        let (tenant, known) = (dest.tenant, &self.table.tenants[dest.tenant]);
         let event = here.and_then(|id| self.event_of(id));
-        let bytes = here.map_or(0, |_| flying_bytes(event.as_deref()));
+        let bytes = here.map_or(0, |_| in_flight_bytes(event.as_deref()));
         match self.tenant_block(tenant, bytes) {
             _ if !self.has_room(lane) => {
                 waits.push(Wait::TotalLimit { in_flight: total, limit: max });
@@ -162,7 +161,7 @@ impl Core {
                 waits.push(Wait::TenantLimit { in_flight: known.in_flight, limit });
             }
             Some(Share::Bytes { limit }) => {
-                waits.push(Wait::TenantBytes { bytes: known.flying_bytes, limit });
+                waits.push(Wait::TenantBytes { bytes: known.in_flight_bytes, limit });
             }
             None => {}
         }
@@ -175,24 +174,24 @@ impl Core {
 
     fn gauges(&self) -> Gauges {
         Gauges {
-            destinations: self.dest_by_id.len(),
-            resident: self.resident() + self.awaited(),
-            in_flight_first: self.in_flight.first,
-            in_flight_retry: self.in_flight.retry,
-            queued: self.dests.iter().map(|(_, dest)| dest.first.len).sum(),
-            ready: self.dests.iter().map(|(_, dest)| dest.retry.len).sum(),
-            due: self.due.len(),
+            destinations: self.table.dest_ids().len(),
+            resident: self.table.resident() + self.awaited(),
+            in_flight_first: self.table.in_flight.first,
+            in_flight_retry: self.table.in_flight.retry,
+            queued: self.table.dests.iter().map(|(_, dest)| dest.first.len).sum(),
+            ready: self.table.dests.iter().map(|(_, dest)| dest.retry.len).sum(),
+            due: self.window.len(),
             alarms: self.alarms.len(),
             unpersisted: self.commits.unpersisted(),
-            loads: self.loads.len(),
-            payload_bytes: self.payload_bytes,
-            flying_bytes: self.flying_bytes.total,
+            loads: self.reads.len(),
+            payload_bytes: self.payloads.queued_bytes(),
+            in_flight_bytes: self.payloads.in_flight_bytes(),
             replays: self.jobs.len(),
-            shards: self.holding.shards.len(),
-            leased: self.is_leased,
+            shards: self.shards.leases().shards.len(),
+            leased: self.shards.are_leased(),
             filters_over_budget: self.directory.over_budget(),
-            held: self.guard.hold() == Hold::Held,
-            held_since: self.guard.held_since(),
+            suspended: self.suspensions.now() == Suspension::On,
+            suspended_since: self.suspensions.since(),
         }
     }
 }

@@ -19,7 +19,7 @@ use super::table::{Entry, Position};
 
 /// The waiting deliveries in memory.
 #[derive(Debug, Default)]
-pub(super) struct Due {
+pub(super) struct Window {
     times: BTreeSet<(Timestamp, DeliveryId)>,
     /// The watermark: deliveries due up to here have been read.
     mark: Option<DueMark>,
@@ -28,7 +28,7 @@ pub(super) struct Due {
     moved_back: bool,
 }
 
-impl Due {
+impl Window {
     /// Whether a delivery with this due time belongs in memory.
     pub(super) fn covers(&self, at: Timestamp, id: DeliveryId) -> bool {
         self.mark.is_some_and(|mark| (at, id) <= (mark.at, mark.delivery))
@@ -95,17 +95,17 @@ impl Core {
     /// Puts a changed delivery into the window, or out of memory.
     pub(super) fn place(&mut self, delivery: Delivery, ix: DestIx) {
         match delivery.state {
-            DeliveryState::Waiting(slot) if self.due.covers(slot.due_at, delivery.id) => {
-                self.due.insert(slot.due_at, delivery.id);
+            DeliveryState::Waiting(slot) if self.window.covers(slot.due_at, delivery.id) => {
+                self.window.insert(slot.due_at, delivery.id);
                 let position = Position::Window;
-                self.entries.insert(Entry { delivery, event: None, dest: ix, position });
+                self.table.entries.insert(Entry { delivery, event: None, dest: ix, position });
             }
             DeliveryState::Queued => self.enqueue_first(delivery, None, ix),
             DeliveryState::Waiting(_)
             | DeliveryState::Delivered { .. }
             | DeliveryState::Dead { .. }
             | DeliveryState::Cancelled { .. } => {
-                self.entries.remove(&delivery.id);
+                self.table.entries.remove(&delivery.id);
             }
         }
     }
@@ -113,10 +113,10 @@ impl Core {
     /// Moves every delivery whose slot is due to the retry lane.
     pub(super) fn fire_due(&mut self) {
         while !self.is_quiet()
-            && let Some(&(at, id)) = self.due.times.first()
+            && let Some(&(at, id)) = self.window.times.first()
             && at <= self.now
         {
-            self.due.times.pop_first();
+            self.window.times.pop_first();
             self.enqueue_due(id);
         }
     }
@@ -130,20 +130,20 @@ impl Core {
     /// Reads the next waiting deliveries ahead of their time.
     pub(super) fn load_due(&mut self) {
         let max = self.due_max();
-        while let Some(id) = self.due.give_way(max) {
-            self.entries.remove(&id);
+        while let Some(id) = self.window.give_way(max) {
+            self.table.entries.remove(&id);
         }
-        if self.due.loading || self.shutdown.is_begun() {
+        if self.window.loading || self.shutdown.is_begun() {
             return;
         }
         // After a reset of the watermark there may be earlier deliveries in the store, however many
         // are in memory.
-        let is_between = self.due.is_past_mark();
-        if !is_between && self.due.times.len() > max / 2 {
+        let is_between = self.window.is_past_mark();
+        if !is_between && self.window.times.len() > max / 2 {
             return;
         }
         let window = self.options.due_window;
-        if let Some(mark) = self.due.mark
+        if let Some(mark) = self.window.mark
             && mark.at > self.now.saturating_add(window / 2)
         {
             if !self.alarms.is_set(Alarm::Due) {
@@ -151,22 +151,22 @@ impl Core {
             }
             return;
         }
-        self.due.loading = true;
+        self.window.loading = true;
         let until = self.now.saturating_add(window);
-        let room = if is_between { max } else { max - self.due.times.len() };
+        let room = if is_between { max } else { max - self.window.times.len() };
         let limit = self.options.page.min(room).max(1);
-        self.load(Load::Due { after: self.due.mark, until, limit });
+        self.load(Load::Due { after: self.window.mark, until, limit });
     }
 
     /// Reads the deliveries of a destination from the store, in both lanes.
     pub(super) fn look_again(&mut self, ix: DestIx) {
-        let first = &mut self.dests[ix.get()].first;
+        let first = &mut self.table.dests[ix.get()].first;
         if first.loading {
             // A running read may not see the newest deliveries, so the lanes are read once more.
             first.spilled = true;
         } else {
             self.read_back(ix, Lane::First);
         }
-        self.due.forget_mark();
+        self.window.forget_mark();
     }
 }

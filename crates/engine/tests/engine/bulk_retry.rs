@@ -101,7 +101,7 @@ async fn it_keeps_its_pace_and_its_filter() {
     world.subscribe(OTHER).await;
     world.script.set(OTHER, Mood::Answers(500, ms(0)));
     world.send_many(1).await;
-    world.rest().await;
+    world.run_ready_tasks().await;
     world.script.forget();
     let mut wish = waiting_for(URL);
     wish.per_second = Some(20);
@@ -199,7 +199,7 @@ async fn frozen_destinations_are_refused_by_name_and_skipped_otherwise() {
     world.subscribe(OTHER).await;
     world.script.set(OTHER, Mood::Answers(500, ms(0)));
     world.send_many(2).await;
-    world.rest().await;
+    world.run_ready_tasks().await;
     let frozen = DestinationId::of(&tenant(), OTHER);
     world.engine.freeze(&tenant(), frozen, Some("enough".to_owned())).await.unwrap();
     let refused = world.engine.start_replay(&tenant(), waiting_for(OTHER)).await;
@@ -217,7 +217,7 @@ async fn frozen_destinations_are_refused_by_name_and_skipped_otherwise() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn queued_and_flying_deliveries_are_not_for_a_job() {
+async fn queued_and_in_flight_deliveries_are_not_for_a_job() {
     let world = with_waiting(1).await;
     for state in [StateName::Queued, StateName::InFlight] {
         let filter = DeliveryFilter { state: Some(state), ..DeliveryFilter::default() };
@@ -229,7 +229,7 @@ async fn queued_and_flying_deliveries_are_not_for_a_job() {
     world.script.set(URL, Mood::Hangs);
     let one = world.deliveries().await.remove(0);
     world.engine.retry(&tenant(), one.id).await.unwrap();
-    world.rest().await;
+    world.run_ready_tasks().await;
     let started = world.engine.start_replay(&tenant(), waiting(None)).await.unwrap();
     world.pass(ms(1_000)).await;
     assert_eq!(world.script.sent().len(), 1);

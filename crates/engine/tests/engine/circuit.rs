@@ -1,7 +1,7 @@
 //! The contract on the circuit of a destination.
 
 use postrider_domain::attempt::{OwnFaultKind, Turn};
-use postrider_domain::circuit::{CircuitState, Evidence, Hold, StateName as CircuitName};
+use postrider_domain::circuit::{CircuitState, Evidence, StateName as CircuitName, Suspension};
 use postrider_domain::delivery::{DeliveryState, StateName};
 use postrider_domain::ids::DestinationId;
 use postrider_domain::policy::{CircuitPolicy, Policy, RecoveryMode, RecoveryPolicy, RetryPolicy};
@@ -184,7 +184,7 @@ async fn delivery_in_flight_at_the_end_of_the_probe_interval_is_the_probe_when_i
     assert_eq!(world.script.sent().len(), 0, "nothing waits: all that is owed is in flight");
     world.script.set(URL, OK);
     world.script.open_gate();
-    world.rest().await;
+    world.run_ready_tasks().await;
     assert_eq!(world.script.sent().len(), 1, "it failed, waits, and is taken at once");
     assert_eq!(world.state(URL).await, "enabled");
 }
@@ -233,7 +233,7 @@ async fn the_success_of_an_attempt_still_in_flight_enables_too() {
     world.fail(URL, 102).await;
     assert_eq!(world.state(URL).await, "disabled");
     world.script.open_gate();
-    world.rest().await;
+    world.run_ready_tasks().await;
     assert_eq!(world.state(URL).await, "enabled");
     let transitions = page_of_transitions(&world).await;
     assert_eq!(transitions[0].evidence, Evidence::Success { by_probe: false });
@@ -315,7 +315,7 @@ async fn a_frozen_destination_is_never_attempted_and_only_enable_ends_it() {
     assert_eq!(world.script.sent().len(), 1, "not even a probe");
     // A late success is recorded and its delivery is delivered, but the destination stays frozen.
     world.script.open_gate();
-    world.rest().await;
+    world.run_ready_tasks().await;
     assert_eq!(world.delivery(&late).await.state.name(), StateName::Delivered);
     assert_eq!(world.state(URL).await, "frozen");
     assert!(world.destination(URL).await.circuit.ever_succeeded);
@@ -479,18 +479,18 @@ async fn when_most_of_twenty_fail_at_once_transitions_are_suspended_and_the_oper
     }
     let mut alerts = Vec::new();
     while let Ok(event) = live.try_recv() {
-        if let EngineEvent::HoldChange(change) = event {
-            alerts.push(change.hold);
+        if let EngineEvent::SuspensionChange(change) = event {
+            alerts.push(change.suspension);
         }
     }
-    assert_eq!(alerts, [Hold::Held]);
-    assert!(world.engine.gauges().await.unwrap().held);
+    assert_eq!(alerts, [Suspension::On]);
+    assert!(world.engine.gauges().await.unwrap().suspended);
     // The suspension ends when nothing fails any more; then the circuits work again.
     for n in 0..21 {
         world.script.set(&url(n), OK);
     }
     world.pass(MINUTE * 2 + ms(1)).await;
-    assert!(!world.engine.gauges().await.unwrap().held);
+    assert!(!world.engine.gauges().await.unwrap().suspended);
 }
 
 #[tokio::test(start_paused = true)]
@@ -538,7 +538,7 @@ async fn a_single_bad_url_never_triggers_the_guard() {
     assert_eq!(world.state(URL).await, "disabled");
     assert_eq!(world.state(&url(3)).await, "enabled");
     assert_eq!(bad.url, URL);
-    assert!(!world.engine.gauges().await.unwrap().held);
+    assert!(!world.engine.gauges().await.unwrap().suspended);
 }
 
 #[tokio::test(start_paused = true)]
@@ -554,6 +554,6 @@ async fn all_subscriptions_with_a_url_share_its_destination() {
     assert_eq!(world.state(URL).await, "disabled", "102 failures of 51 events");
     let before = world.script.sent().len();
     assert_eq!(world.engine.ingest(&tenant(), vec![event("1")]).await.unwrap()[0].deliveries, 2);
-    world.rest().await;
+    world.run_ready_tasks().await;
     assert_eq!(world.script.sent().len(), before, "both wait");
 }

@@ -73,7 +73,7 @@ async fn only_unsettled_attempts_are_repeated_after_a_crash() {
     assert_eq!(world.script.sent().len(), 28, "twenty settled, eight in flight");
     world.script.set(URL, OK);
     world.crash().await;
-    world.rest().await;
+    world.run_ready_tasks().await;
     assert_eq!(world.script.sent().len(), 28 + 20, "eight of them again");
     assert_eq!(world.count(StateName::Delivered).await, 40);
 }

@@ -29,7 +29,7 @@ async fn send(world: &World, kind: &str, n: usize) {
         one.kind = kind.parse().unwrap();
         world.engine.ingest(&tenant(), vec![one; batch]).await.unwrap();
     }
-    world.rest().await;
+    world.run_ready_tasks().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -164,7 +164,7 @@ async fn a_rate_limit_is_kept_over_both_lanes() {
     // once.
     record.subscription.rate_limit = None;
     world.put(record).await;
-    world.rest().await;
+    world.run_ready_tasks().await;
     assert_eq!(world.script.sent().len(), 60);
 }
 
@@ -182,7 +182,7 @@ async fn a_tenant_that_floods_is_held_to_its_own_rate() {
     assert!(world.engine.ingest(&other, vec![event("1"); 20]).await.is_ok());
     world.pass(retry_after).await;
     assert!(world.engine.ingest(&tenant(), vec![event("1")]).await.is_ok());
-    world.rest().await;
+    world.run_ready_tasks().await;
     assert_eq!(world.count(StateName::Delivered).await, 21);
 }
 
@@ -209,7 +209,7 @@ async fn a_tenants_share_of_what_is_in_flight_leaves_the_rest_to_others() {
     for _ in 0..10 {
         let now = world.now();
         world.engine.ingest(&other, vec![event("1"); 4]).await.unwrap();
-        world.rest().await;
+        world.run_ready_tasks().await;
         assert!(world.script.sent_to(OTHER).iter().rev().take(4).all(|one| one.at == now));
         world.pass(ms(700)).await;
     }

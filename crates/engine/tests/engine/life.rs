@@ -30,7 +30,7 @@ async fn accepted_is_durable_before_the_answer_and_then_delivered() {
     let ledger = world.engine.ledger(Some(&tenant())).await.unwrap();
     assert_eq!((ledger.accepted, ledger.in_flight, ledger.queued), (1, 1, 0));
     world.script.open_gate();
-    world.rest().await;
+    world.run_ready_tasks().await;
     let delivery = world.delivery(&ingested).await;
     assert_eq!(delivery.state, DeliveryState::Delivered { at: world.now() });
     assert_eq!(delivery.attempts, 1);
@@ -68,7 +68,7 @@ async fn a_request_is_signed_authorised_and_carries_the_stored_bytes() {
     world.subscribe(URL).await;
     let data = "{\"a\" : 1.50,\n \"b\":\"\\u00e4\", \"a\":2}";
     world.engine.ingest(&tenant(), vec![event(data)]).await.unwrap();
-    world.rest().await;
+    world.run_ready_tasks().await;
     let sent = world.script.sent().remove(0);
     assert_eq!(sent.body, data.as_bytes(), "byte for byte");
     let header = |name: &str| sent.headers.get(name).map(String::as_str);
@@ -408,7 +408,7 @@ async fn event_whose_filter_exceeds_its_budget_is_delivered_and_the_owner_is_tol
             | EngineEvent::Transition { .. }
             | EngineEvent::Dead { .. }
             | EngineEvent::Warning { .. }
-            | EngineEvent::HoldChange(_)
+            | EngineEvent::SuspensionChange(_)
             | EngineEvent::ClockStep(_) => {}
         }
     }

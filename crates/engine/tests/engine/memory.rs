@@ -44,7 +44,7 @@ async fn send(world: &World, to: usize, count: usize) {
     let mut one = event("1");
     one.kind = format!("task.n{to}").parse().unwrap();
     world.engine.ingest(&tenant(), vec![one; count]).await.unwrap();
-    world.rest().await;
+    world.run_ready_tasks().await;
 }
 
 /// Checks that there are no more deliveries in memory than the limit, one for each lane, and those

@@ -60,17 +60,17 @@ async fn cancelled_is_what_somebody_cancelled() {
 
     // In flight: the attempt is logged, the delivery stays cancelled.
     world.script.set(URL, Mood::Gated(200));
-    let flying = world.send().await;
-    let flying = world.delivery(&flying).await;
-    assert_eq!(world.engine.in_flight(vec![flying.id]).await.unwrap(), [true]);
-    world.engine.cancel(&tenant(), flying.id).await.unwrap();
-    assert_eq!(world.engine.in_flight(vec![flying.id]).await.unwrap(), [false]);
+    let in_flight = world.send().await;
+    let in_flight = world.delivery(&in_flight).await;
+    assert_eq!(world.engine.in_flight(vec![in_flight.id]).await.unwrap(), [true]);
+    world.engine.cancel(&tenant(), in_flight.id).await.unwrap();
+    assert_eq!(world.engine.in_flight(vec![in_flight.id]).await.unwrap(), [false]);
     world.check_ledger().await;
     world.script.open_gate();
-    world.rest().await;
-    let ended = world.store.delivery(&tenant(), flying.id).await.unwrap().unwrap();
+    world.run_ready_tasks().await;
+    let ended = world.store.delivery(&tenant(), in_flight.id).await.unwrap().unwrap();
     assert!(matches!(ended.state, DeliveryState::Cancelled { .. }));
-    assert_eq!(world.attempts(flying.id).await.len(), 1);
+    assert_eq!(world.attempts(in_flight.id).await.len(), 1);
     world.check_ledger().await;
 }
 
@@ -182,7 +182,7 @@ async fn a_shutdown_drains_without_a_duplicate() {
     assert_eq!(world.script.in_flight(), 8);
     let engine = world.engine.clone();
     let stopping = tokio::spawn(async move { engine.shutdown(ms(10_000)).await });
-    world.rest().await;
+    world.run_ready_tasks().await;
     let refused = world.engine.ingest(&tenant(), vec![event("1")]).await;
     assert!(matches!(refused, Err(IngestError::Stopping)), "{refused:?}");
     assert_eq!(stopping.await.unwrap(), 0, "nothing was given up");
@@ -364,7 +364,7 @@ async fn ten_on_their_way() -> (World, Subscription, JoinHandle<Vec<Ingested>>) 
     let engine = world.engine.clone();
     let accepting =
         tokio::spawn(async move { engine.ingest(&tenant(), vec![event("1"); 10]).await.unwrap() });
-    world.rest().await;
+    world.run_ready_tasks().await;
     // Any other write makes it durable.
     world.subscribe("https://hooks.example.com/other").await;
     assert_eq!(world.count(StateName::Queued).await, 10);

@@ -81,7 +81,7 @@ async fn a_subscription_without_retries_dies_of_its_first_failure() {
     subscribe(&mut world, URL, schedule(ms(1_000), 0)).await;
     world.script.set(URL, FAIL);
     let sent = world.send().await;
-    world.rest().await;
+    world.run_ready_tasks().await;
     let delivery = world.delivery(&sent).await;
     assert_eq!((delivery.state.name(), delivery.attempts), (StateName::Dead, 1));
 }
@@ -117,7 +117,7 @@ async fn a_changed_policy_leaves_the_slot_that_a_delivery_waits_for() {
     world.pass(MINUTE).await;
     record.subscription.policy = schedule(ms(10_000), 5);
     world.put(record.clone()).await;
-    world.rest().await;
+    world.run_ready_tasks().await;
     assert_eq!(slot(&world.delivery(&sent).await), 1);
     world.pass(HOUR).await;
     // Slot 1 at 84.8 s as it was given. Of the new ones 30 s and 70 s have passed: 150 s and 310 s are

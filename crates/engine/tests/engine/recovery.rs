@@ -62,7 +62,7 @@ fn each_once(world: &World) -> usize {
 async fn enabling_with_drain_sends_what_waits_although_the_policy_says_slots() {
     let mut world = disabled(quick(), 20).await;
     world.send_many(30).await;
-    world.rest().await;
+    world.run_ready_tasks().await;
     world.script.set(URL, OK);
     let wish = Enabling { waiting: Some(RecoveryMode::Drain), ..Enabling::default() };
     let (record, job) = world.engine.enable_and_send(&tenant(), destination(), wish).await.unwrap();
@@ -82,7 +82,7 @@ async fn enabling_with_slots_leaves_the_slots_although_the_policy_says_drain() {
     policy.recovery.mode = RecoveryMode::Drain;
     let world = disabled(policy, 20).await;
     world.send_many(5).await;
-    world.rest().await;
+    world.run_ready_tasks().await;
     world.script.set(URL, OK);
     let wish = Enabling { waiting: Some(RecoveryMode::Slots), ..Enabling::default() };
     world.engine.enable_and_send(&tenant(), destination(), wish).await.unwrap();
@@ -114,7 +114,7 @@ async fn enabling_replays_what_died_since_a_time_after_what_waits() {
     world.pass(MINUTE * 5).await;
     assert_eq!(world.count(StateName::Dead).await, 50);
     world.send_many(10).await;
-    world.rest().await;
+    world.run_ready_tasks().await;
     world.script.set(URL, OK);
     let probes = world.script.sent().len();
     world.script.forget();
@@ -201,7 +201,7 @@ async fn what_died_before_the_outage_or_is_too_old_is_kept() {
     assert_eq!(world.count(StateName::Dead).await, 3);
     world.script.set(URL, OK);
     world.send().await;
-    world.rest().await;
+    world.run_ready_tasks().await;
     // Twenty die at the beginning of the outage, five later.
     world.script.forget();
     world.fail(URL, 20).await;

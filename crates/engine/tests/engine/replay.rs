@@ -47,7 +47,7 @@ async fn a_replay_starts_a_new_schedule_and_keeps_the_log() {
     world.script.set(URL, FAIL);
     let replayed = world.engine.replay(&tenant(), dead.id).await.unwrap();
     assert_eq!(replayed.attempts, 2);
-    world.rest().await;
+    world.run_ready_tasks().await;
     let replayed_at = world.now();
     let delivery = world.deliveries().await.remove(0);
     assert_eq!((delivery.attempts, slot(&delivery)), (3, 1), "attempts go on counting");
@@ -64,10 +64,10 @@ async fn delivered_can_be_replayed_and_one_of_a_deleted_subscription_cannot() {
     let world = with_dead(1).await;
     let dead = world.deliveries().await.remove(0);
     world.engine.replay(&tenant(), dead.id).await.unwrap();
-    world.rest().await;
+    world.run_ready_tasks().await;
     assert_eq!(world.count(StateName::Delivered).await, 1);
     world.engine.replay(&tenant(), dead.id).await.unwrap();
-    world.rest().await;
+    world.run_ready_tasks().await;
     assert_eq!(world.script.sent().len(), 2, "a delivered one can be sent again");
     world.engine.delete_subscription(&tenant(), dead.subscription).await.unwrap();
     let gone = world.engine.replay(&tenant(), dead.id).await;

@@ -36,7 +36,7 @@ async fn delivery_is_sent_at_once_and_keeps_its_slot() {
     let (world, waiting) = with_one_waiting().await;
     world.pass(ms(10_000)).await;
     world.engine.retry(&tenant(), waiting.id).await.unwrap();
-    world.rest().await;
+    world.run_ready_tasks().await;
     let after = world.deliveries().await.remove(0);
     assert_eq!(world.script.sent().len(), 1);
     assert_eq!((after.attempts, slot(&after)), (2, 1));
@@ -75,7 +75,7 @@ async fn requested_retry_survives_a_crash() {
     let (mut world, waiting) = with_one_waiting().await;
     world.script.set(URL, Mood::Hangs);
     world.engine.retry(&tenant(), waiting.id).await.unwrap();
-    world.rest().await;
+    world.run_ready_tasks().await;
     world.script.set(URL, OK);
     world.crash().await;
     assert_eq!(world.count(StateName::Delivered).await, 1, "before its slot");
@@ -89,7 +89,7 @@ async fn at_a_disabled_destination_it_is_the_next_probe() {
     let last = all.iter().max_by_key(|one| one.probe_rank()).unwrap();
     let asked = world.engine.retry(&tenant(), last.id).await.unwrap();
     assert!(asked.next_attempt_at().unwrap() > world.now());
-    world.rest().await;
+    world.run_ready_tasks().await;
     assert_eq!(world.script.sent().len(), 0, "not before its time");
     world.script.set(URL, OK);
     world.pass(MINUTE * 11).await;
@@ -110,7 +110,7 @@ async fn at_a_frozen_destination_it_is_refused() {
     world.engine.enable(&tenant(), id, None).await.unwrap();
     world.script.set(URL, OK);
     world.engine.retry(&tenant(), waiting.id).await.unwrap();
-    world.rest().await;
+    world.run_ready_tasks().await;
     assert_eq!(world.count(StateName::Delivered).await, 1);
 }
 
@@ -119,7 +119,7 @@ async fn retry_of_an_in_flight_ended_or_unknown_delivery_is_refused() {
     let (world, waiting) = with_one_waiting().await;
     world.script.set(URL, Mood::Hangs);
     world.engine.retry(&tenant(), waiting.id).await.unwrap();
-    world.rest().await;
+    world.run_ready_tasks().await;
     let twice = world.engine.retry(&tenant(), waiting.id).await;
     let expected = WrongState::OnItsWay(StateName::InFlight);
     assert!(

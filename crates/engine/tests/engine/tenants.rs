@@ -67,7 +67,7 @@ async fn tenant_never_has_all_places_and_others_find_some_free() {
     for _ in 0..20 {
         let now = world.now();
         world.engine.ingest(&other(), vec![event("1"); 4]).await.unwrap();
-        world.rest().await;
+        world.run_ready_tasks().await;
         assert!(world.script.sent_to(OTHER).iter().rev().take(4).all(|one| one.at == now));
         world.pass(ms(700)).await;
     }
@@ -75,32 +75,32 @@ async fn tenant_never_has_all_places_and_others_find_some_free() {
 
 #[tokio::test(start_paused = true)]
 async fn bytes_in_flight_are_bounded_and_a_tenant_at_its_share_delays_only_itself() {
-    let (destination_in_flight_start, flying_bytes_max) = (64, 1024 * 1024);
-    let options = Options { destination_in_flight_start, flying_bytes_max, ..options(4096) };
+    let (destination_in_flight_start, in_flight_bytes_max) = (64, 1024 * 1024);
+    let options = Options { destination_in_flight_start, in_flight_bytes_max, ..options(4096) };
     let world = crowded(options, 1, &Mood::Hangs).await;
     for _ in 0..20 {
         world.engine.ingest(&tenant(), vec![event(&large(100_000))]).await.unwrap();
     }
-    world.rest().await;
+    world.run_ready_tasks().await;
     assert_eq!(world.script.in_flight(), 5, "each counts for its event and its body");
-    assert!(world.engine.gauges().await.unwrap().flying_bytes <= 1024 * 1024);
+    assert!(world.engine.gauges().await.unwrap().in_flight_bytes <= 1024 * 1024);
     let now = world.now();
     world.engine.ingest(&other(), vec![event("1")]).await.unwrap();
-    world.rest().await;
+    world.run_ready_tasks().await;
     assert_eq!(world.script.sent_to(OTHER)[0].at, now);
     world.script.set("https://flood.example.com/0", OK);
     world.pass(MINUTE * 60 * 49).await;
     assert_eq!(world.count(StateName::Delivered).await, 20);
-    assert_eq!(world.engine.gauges().await.unwrap().flying_bytes, 0);
+    assert_eq!(world.engine.gauges().await.unwrap().in_flight_bytes, 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn deliveries_of_one_event_share_its_body_also_when_they_are_retried() {
-    let flying_bytes_max = 1024 * 1024;
-    let options = Options { flying_bytes_max, payload_bytes_max: 300_000, ..options(4096) };
+    let in_flight_bytes_max = 1024 * 1024;
+    let options = Options { in_flight_bytes_max, payload_bytes_max: 300_000, ..options(4096) };
     let world = crowded(options, 40, &Mood::Hangs).await;
     world.engine.ingest(&tenant(), vec![event(&large(200_000))]).await.unwrap();
-    world.rest().await;
+    world.run_ready_tasks().await;
     assert_eq!(world.script.in_flight(), 40, "one event counts once");
     world.pass(ms(84_900)).await;
     let sent = world.script.sent();
@@ -113,11 +113,11 @@ async fn deliveries_of_one_event_share_its_body_also_when_they_are_retried() {
 
 #[tokio::test(start_paused = true)]
 async fn event_larger_than_the_whole_budget_is_sent_alone() {
-    let world = crowded(Options { flying_bytes_max: 1000, ..options(4096) }, 1, &OK).await;
+    let world = crowded(Options { in_flight_bytes_max: 1000, ..options(4096) }, 1, &OK).await;
     for _ in 0..3 {
         world.engine.ingest(&tenant(), vec![event(&large(100_000))]).await.unwrap();
     }
-    world.rest().await;
+    world.run_ready_tasks().await;
     assert_eq!(world.count(StateName::Delivered).await, 3);
 }
 
@@ -131,7 +131,7 @@ async fn test_send_takes_a_place_of_its_destination_and_is_refused_where_none_is
         let (engine, id) = (world.engine.clone(), subscription.id);
         tests.push(tokio::spawn(async move { engine.test_send(&tenant(), id, event("1")).await }));
     }
-    world.rest().await;
+    world.run_ready_tasks().await;
     assert_eq!(world.engine.gauges().await.unwrap().in_flight_first, 8);
     let refused = world.engine.test_send(&tenant(), subscription.id, event("1")).await;
     assert!(matches!(&refused, Err(CommandError::Full { is_own: true, .. })), "{refused:?}");
@@ -237,12 +237,12 @@ async fn queued_delivery_names_the_limits_of_its_tenant_and_of_the_whole() {
     let waits = vec![Wait::TotalLimit { in_flight: 4, limit: 4 }];
     assert_eq!(standing(&world).await, Standing { ahead: 0, is_stored: false, waits });
 
-    let limited = Options { tenant_flying_bytes_max: Some(500_000), ..options(4096) };
+    let limited = Options { tenant_in_flight_bytes_max: Some(500_000), ..options(4096) };
     let world = crowded(limited, 1, &Mood::Hangs).await;
     for _ in 0..4 {
         world.engine.ingest(&tenant(), vec![event(&large(100_000))]).await.unwrap();
     }
-    world.rest().await;
+    world.run_ready_tasks().await;
     let waits = vec![Wait::TenantBytes { bytes: 400_008, limit: 500_000 }];
     assert_eq!(standing(&world).await, Standing { ahead: 1, is_stored: false, waits });
 }

@@ -360,7 +360,7 @@ impl World {
             self.seed,
         )
         .await;
-        self.rest().await;
+        self.run_ready_tasks().await;
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -370,7 +370,7 @@ impl World {
     /// Advances the time.
     pub(crate) async fn pass(&self, duration: Duration) {
         tokio::time::sleep(duration).await;
-        self.rest().await;
+        self.run_ready_tasks().await;
     }
 
     pub(crate) async fn pass_until(&self, at: Timestamp) {
@@ -378,7 +378,7 @@ impl World {
     }
 
     /// Runs all tasks that need no time.
-    pub(crate) async fn rest(&self) {
+    pub(crate) async fn run_ready_tasks(&self) {
         for _ in 0..300 {
             tokio::task::yield_now().await;
         }
@@ -419,7 +419,7 @@ impl World {
             let events = (0..batch).map(|_| event("{\"n\": 1}")).collect();
             all.extend(self.engine.ingest(&tenant(), events).await.unwrap());
         }
-        self.rest().await;
+        self.run_ready_tasks().await;
         all
     }
 
@@ -485,9 +485,9 @@ impl World {
             if self.script.sent_to(url).len() >= n {
                 break;
             }
-            self.rest().await;
+            self.run_ready_tasks().await;
         }
-        self.rest().await;
+        self.run_ready_tasks().await;
     }
 }
 

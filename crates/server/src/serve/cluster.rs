@@ -75,11 +75,11 @@ impl ShardLog {
     /// Logs a change of the number of shards, and failures to renew the leases.
     pub(super) fn tell(&self, node: Option<&str>, held: Result<&ShardLeases, &StoreError>) {
         let Some(node) = node else { return };
-        let now = held.map(|holding| holding.shards.len()).map_err(|_| ());
+        let now = held.map(|leases| leases.shards.len()).map_err(|_| ());
         let before = self.0.lock().unwrap_or_else(PoisonError::into_inner).replace(now);
         match held {
             _ if before == Some(now) => {}
-            Ok(holding) => tracing::info!(node, shards = holding.shards.len(), "shards held"),
+            Ok(leases) => tracing::info!(node, shards = leases.shards.len(), "shards held"),
             Err(error) => tracing::warn!(
                 node,
                 %error,

@@ -31,8 +31,8 @@ pub(super) async fn follow(
             // The server is shutting down, or the store does not answer: the last values stay.
             continue;
         };
-        if gauges.held != was_suspended {
-            was_suspended = gauges.held;
+        if gauges.suspended != was_suspended {
+            was_suspended = gauges.suspended;
             alert(was_suspended);
             if let Some(alerts) = &alerts {
                 alerts.suspended(was_suspended);
@@ -41,12 +41,12 @@ pub(super) async fn follow(
         let refused = engine.quota_refusals().into_iter();
         metrics.refused(refused.map(|(quota, count)| (quota.name(), count)).collect());
         let now = clock.now();
-        let Ok(holding) = engine.holding().await else { continue };
-        count_destinations(&engine, &metrics, &holding).await;
-        let Ok(ages) = ages(&holding, &*store, now).await else { continue };
+        let Ok(leases) = engine.leases().await else { continue };
+        count_destinations(&engine, &metrics, &leases).await;
+        let Ok(ages) = ages(&leases, &*store, now).await else { continue };
         metrics.set_gauges(GaugeValues {
             ledger,
-            transitions_suspended: gauges.held,
+            transitions_suspended: gauges.suspended,
             clock_ahead_ms: now.ms_from(clock.wall()),
             shards: u64::try_from(gauges.shards).unwrap_or(u64::MAX),
             leased: gauges.leased,
@@ -76,12 +76,12 @@ fn alert(suspended: bool) {
 }
 
 /// Counts destinations on a blocking thread, because it takes long with many subscriptions.
-async fn count_destinations(engine: &EngineHandle, metrics: &Metrics, holding: &Arc<ShardLeases>) {
-    let (metrics, holding) = (metrics.clone(), Arc::clone(holding));
+async fn count_destinations(engine: &EngineHandle, metrics: &Metrics, leases: &Arc<ShardLeases>) {
+    let (metrics, leases) = (metrics.clone(), Arc::clone(leases));
     let subscriptions = engine.subscriptions();
     let count = move || {
         let named = subscriptions.iter().flat_map(TenantIndex::destinations);
-        metrics.count_destinations(named, &holding);
+        metrics.count_destinations(named, &leases);
     };
     if let Err(error) = tokio::task::spawn_blocking(count).await {
         tracing::error!(%error, "cannot count the destinations for the metrics");
@@ -90,12 +90,12 @@ async fn count_destinations(engine: &EngineHandle, metrics: &Metrics, holding: &
 
 /// How long the oldest delivery of each lane is overdue.
 async fn ages(
-    holding: &ShardLeases,
+    leases: &ShardLeases,
     store: &dyn Store,
     now: Timestamp,
 ) -> Result<(Duration, Duration), StoreError> {
-    let queued = store.queued(holding, None, 1).await?;
-    let due = store.due(holding, None, now, 1).await?;
+    let queued = store.queued(leases, None, 1).await?;
+    let due = store.due(leases, None, now, 1).await?;
     let first = queued.first().map_or(Duration::ZERO, |delivery| now.since(delivery.created_at));
     let retry = due.first().and_then(|delivery| delivery.next_attempt_at());
     Ok((first, retry.map_or(Duration::ZERO, |at| now.since(at))))

@@ -66,7 +66,7 @@ pub struct Context {
     /// Whether the probe may have been cancelled.
     pub cancelled: bool,
     /// Whether so many destinations have failed recently that transitions may be suspended.
-    pub may_hold: bool,
+    pub may_suspend: bool,
 }
 
 /// The classification of an attempt's outcome.
@@ -340,7 +340,7 @@ impl Model {
             }
             (evidence, State::Open { .. } | State::HalfOpen { .. })
                 if evidence.is_taken_back()
-                    && context.may_hold
+                    && context.may_suspend
                     && at - self.disabled_at <= 60_000
                     && self.is_short_run() =>
             {

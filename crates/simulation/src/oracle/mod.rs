@@ -253,7 +253,7 @@ impl Oracle {
     }
 
     /// Whether there are so many destinations that transitions may be suspended.
-    pub fn may_hold(&self) -> bool {
+    pub fn may_suspend(&self) -> bool {
         self.destinations.len() >= 20
     }
 
@@ -374,7 +374,7 @@ impl Oracle {
         // A commit may be late: its transitions happened no earlier than the end of its first
         // attempt.
         let first = attempts.first().map_or(self.now, |(attempt, _)| circuit::ended(attempt));
-        let may_hold = self.may_hold() && self.watch.is_possible(first.min(self.now));
+        let may_suspend = self.may_suspend() && self.watch.is_possible(first.min(self.now));
         let Some(dest) = self.destinations.get_mut(&change.id) else {
             return self.violate("an unknown destination".into(), None, Some(change.id));
         };
@@ -383,7 +383,7 @@ impl Oracle {
             enable_asked: dest.enable_asked,
             freeze_asked: dest.freeze_asked,
             cancelled,
-            may_hold,
+            may_suspend,
         };
         let try_with = |reset_before: Option<usize>| {
             let mut model = dest.model.clone();
@@ -395,7 +395,7 @@ impl Oracle {
                 .and_then(|()| plain.agrees(stored));
             match result {
                 Ok(()) => Ok(plain),
-                Err(what) if may_hold => {
+                Err(what) if may_suspend => {
                     let numbers = (&rules, &context);
                     let way = model.apply_suspended(attempts, seen, reset_before, numbers, stored);
                     way.ok_or(what)

@@ -32,7 +32,7 @@ impl Oracle {
             let model = &dest.model;
             let is_time = now - model.last_success > self.rules.freeze_after_ms + rest;
             let is_over = model.consecutive > self.rules.freeze_over;
-            if model.state != State::Frozen && is_over && is_time && !self.may_hold() {
+            if model.state != State::Frozen && is_over && is_time && !self.may_suspend() {
                 self.violations.push(super::Violation {
                     at: now,
                     what: "not frozen on time".into(),

@@ -212,7 +212,7 @@ impl Model {
         let [attempts, failures, consecutive] =
             [self.attempts, self.failures, self.consecutive].map(|count| count + self.apart);
         if self.state == State::Closed && rules.disables(attempts, failures, consecutive) {
-            self.met.push(Cover::Held);
+            self.met.push(Cover::Suspended);
         }
         self.met.push(Cover::FailureSuspended);
         let is_probe = matches!(self.state, State::HalfOpen { probe, .. } if probe == id);

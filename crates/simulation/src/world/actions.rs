@@ -445,13 +445,13 @@ impl World {
     /// Cancels, replays or unsubscribes while attempts are in flight.
     pub fn meddle(&mut self, chance: &mut Random) -> Result<(), Crashed> {
         self.pass(chance.below(60))?;
-        let flying: Vec<_> = {
+        let in_flight: Vec<_> = {
             let oracle = self.oracle();
-            let flying = oracle.owed.iter().filter(|(_, owed)| owed.in_flight > 0);
-            flying.map(|(id, owed)| (*id, owed.subscription)).collect()
+            let in_flight = oracle.owed.iter().filter(|(_, owed)| owed.in_flight > 0);
+            in_flight.map(|(id, owed)| (*id, owed.subscription)).collect()
         };
-        let Some(place) = chance.place(flying.len()) else { return Ok(()) };
-        let (id, subscription) = flying[place];
+        let Some(place) = chance.place(in_flight.len()) else { return Ok(()) };
+        let (id, subscription) = in_flight[place];
         match chance.below(5) {
             0..3 => self.cancel(id),
             3 if chance.below(2) == 0 => self.retry(id),

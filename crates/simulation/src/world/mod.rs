@@ -412,8 +412,8 @@ impl World {
         })?;
         let now = self.now;
         let mut oracle = self.oracle();
-        if gauges.is_some_and(|gauges| gauges.held) && !oracle.may_hold() {
-            oracle.violate("held back, with so few destinations".into(), None, None);
+        if gauges.is_some_and(|gauges| gauges.suspended) && !oracle.may_suspend() {
+            oracle.violate("suspended, with so few destinations".into(), None, None);
         }
         let known = oracle.violations.len();
         oracle.check_rest(now);

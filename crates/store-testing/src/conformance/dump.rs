@@ -81,12 +81,12 @@ pub(super) async fn dump(store: &dyn Store, tenants: &[TenantId], since: Timesta
     for tenant in tenants {
         out.extend(dump_tenant(store, tenant, since).await);
     }
-    let holding = store.hold_shards().await.unwrap();
+    let leases = store.hold_shards().await.unwrap();
     out.extend(sorted(store.all_subscriptions().await.unwrap()));
-    out.extend(sorted(store.held_destinations(&holding).await.unwrap()));
+    out.extend(sorted(store.held_destinations(&leases).await.unwrap()));
     out.extend(sorted(store.running_replays().await.unwrap()));
-    out.extend(lines(store.queued(&holding, None, 1_000).await.unwrap()));
-    out.extend(lines(store.due(&holding, None, Timestamp::MAX, 1_000).await.unwrap()));
+    out.extend(lines(store.queued(&leases, None, 1_000).await.unwrap()));
+    out.extend(lines(store.due(&leases, None, Timestamp::MAX, 1_000).await.unwrap()));
     out.push(format!("{:?}", store.ledger(None).await.unwrap()));
     out
 }

@@ -5,7 +5,7 @@ use std::task::Poll;
 
 use async_trait::async_trait;
 use postrider_domain::attempt::{Attempt, Ending, Turn};
-use postrider_domain::circuit::Hold;
+use postrider_domain::circuit::Suspension;
 use postrider_domain::delivery::Delivery;
 use postrider_domain::destination::Destination;
 use postrider_domain::ids::TenantId;
@@ -55,7 +55,7 @@ impl Ground {
         self.store = self.backend.open().await;
     }
 
-    pub(super) async fn holding(&self) -> ShardLeases {
+    pub(super) async fn leases(&self) -> ShardLeases {
         self.store.hold_shards().await.unwrap()
     }
 
@@ -114,8 +114,8 @@ impl Ground {
     }
 
     pub(super) async fn settle(&self, commit: Commit) {
-        let holding = self.holding().await;
-        self.store.settle(&holding, commit).await.unwrap();
+        let leases = self.leases().await;
+        self.store.settle(&leases, commit).await.unwrap();
     }
 
     /// Attempts delivery `n` of acme, whose destination exists, and settles the outcome.
@@ -135,7 +135,7 @@ impl Ground {
         let turn = delivery.turn().unwrap_or(Turn::Probe);
         let policy = Policy::default();
         let done = samples::finished(now, ending);
-        (settle(&delivery, &destination, turn, done, now, Hold::Released, &policy), delivery)
+        (settle(&delivery, &destination, turn, done, now, Suspension::Off, &policy), delivery)
     }
 }
 

@@ -48,8 +48,8 @@ async fn five_queued(ground: &Ground) {
 async fn queued_deliveries_come_by_acceptance_then_identifier(mut ground: Ground) {
     five_queued(&ground).await;
     for _ in 0..2 {
-        let holding = ground.holding().await;
-        let found = ground.store.queued(&holding, None, 100).await.unwrap();
+        let leases = ground.leases().await;
+        let found = ground.store.queued(&leases, None, 100).await.unwrap();
         assert_eq!(numbers(&found), [5, 1, 2, 4, 3]);
         assert!(found.iter().all(|delivery| delivery.state == DeliveryState::Queued));
         ground.reopen().await;
@@ -58,11 +58,11 @@ async fn queued_deliveries_come_by_acceptance_then_identifier(mut ground: Ground
 
 async fn queued_deliveries_come_after_the_mark_and_up_to_the_limit(ground: Ground) {
     five_queued(&ground).await;
-    let holding = ground.holding().await;
+    let leases = ground.leases().await;
     for limit in 1..=6 {
         let (mut seen, mut after) = (Vec::new(), None);
         loop {
-            let found = ground.store.queued(&holding, after, limit).await.unwrap();
+            let found = ground.store.queued(&leases, after, limit).await.unwrap();
             assert!(found.len() <= limit);
             let Some(last) = found.last() else { break };
             after = Some(queue_mark(last));
@@ -71,13 +71,13 @@ async fn queued_deliveries_come_after_the_mark_and_up_to_the_limit(ground: Groun
         assert_eq!(seen, [5, 1, 2, 4, 3], "by {limit}");
     }
     let between = DueMark { at: at(10), delivery: delivery_id(0) };
-    let found = ground.store.queued(&holding, Some(between), 2).await.unwrap();
+    let found = ground.store.queued(&leases, Some(between), 2).await.unwrap();
     assert_eq!(numbers(&found), [1, 2], "a mark need not be a delivery");
-    assert_eq!(ground.store.queued(&holding, None, 0).await.unwrap(), []);
+    assert_eq!(ground.store.queued(&leases, None, 0).await.unwrap(), []);
 }
 
 async fn queued_deliveries_are_those_of_the_held_shards(ground: Ground) {
-    let all = ground.holding().await;
+    let all = ground.leases().await;
     let mut expected = Vec::new();
     for n in 0..20 {
         ground.accept(&format!("e{n}"), at(n), &[(n, n)]).await;
@@ -108,30 +108,30 @@ async fn queued_deliveries_of_a_destination_come_likewise(mut ground: Ground) {
 }
 
 async fn what_is_acknowledged_is_listed_at_once(ground: Ground) {
-    let holding = ground.holding().await;
+    let leases = ground.leases().await;
     for n in 0..30 {
         ground.accept(&format!("e{n}"), at(100 - n), &[(n, 1)]).await;
-        let found = ground.store.queued(&holding, None, 100).await.unwrap();
+        let found = ground.store.queued(&leases, None, 100).await.unwrap();
         assert_eq!(numbers(&found), (0..=n).rev().collect::<Vec<_>>());
     }
 }
 
 async fn what_is_settled_leaves_the_queue_at_once(ground: Ground) {
     ground.put(&acme(), 1, 1).await;
-    let holding = ground.holding().await;
+    let leases = ground.leases().await;
     for n in 0..5 {
         ground.accept(&format!("e{n}"), at(n), &[(n, 1)]).await;
     }
     ground.attempt(0, 1, answered(200), at(10)).await;
     ground.attempt(1, 1, refused(), at(10)).await;
     ground.change(ground.delivery(2).await.cancelled(CancelReason::Asked, at(10)).unwrap()).await;
-    let queued = ground.store.queued(&holding, None, 100).await.unwrap();
+    let queued = ground.store.queued(&leases, None, 100).await.unwrap();
     assert_eq!(numbers(&queued), [3, 4]);
     assert_eq!(numbers(&ground.store.queued_of(to(1), None, 100).await.unwrap()), [3, 4]);
-    let due = ground.store.due(&holding, None, Timestamp::MAX, 100).await.unwrap();
+    let due = ground.store.due(&leases, None, Timestamp::MAX, 100).await.unwrap();
     assert_eq!(numbers(&due), [1]);
     ground.attempt(1, 1, answered(204), at(90_000)).await;
-    assert_eq!(ground.store.due(&holding, None, Timestamp::MAX, 100).await.unwrap(), []);
+    assert_eq!(ground.store.due(&leases, None, Timestamp::MAX, 100).await.unwrap(), []);
 }
 
 /// Six deliveries at two destinations: 4 and 2 wait for 100, 6 for 200, 1 and 5 for 300; 3 is
@@ -148,8 +148,8 @@ async fn six_waiting(ground: &Ground) {
 async fn waiting_deliveries_fall_due_by_time_then_identifier(mut ground: Ground) {
     six_waiting(&ground).await;
     for _ in 0..2 {
-        let holding = ground.holding().await;
-        let found = ground.store.due(&holding, None, at(1_000), 100).await.unwrap();
+        let leases = ground.leases().await;
+        let found = ground.store.due(&leases, None, at(1_000), 100).await.unwrap();
         assert_eq!(numbers(&found), [2, 4, 6, 1, 5]);
         ground.reopen().await;
     }
@@ -157,22 +157,22 @@ async fn waiting_deliveries_fall_due_by_time_then_identifier(mut ground: Ground)
 
 async fn what_falls_due_at_the_given_time_is_due_and_nothing_later(ground: Ground) {
     six_waiting(&ground).await;
-    let holding = ground.holding().await;
+    let leases = ground.leases().await;
     let cases: [(u64, &[u64]); 5] =
         [(99, &[]), (100, &[2, 4]), (199, &[2, 4]), (200, &[2, 4, 6]), (300, &[2, 4, 6, 1, 5])];
     for (until, expected) in cases {
-        let found = ground.store.due(&holding, None, at(until), 100).await.unwrap();
+        let found = ground.store.due(&leases, None, at(until), 100).await.unwrap();
         assert_eq!(numbers(&found), expected, "until {until}");
     }
 }
 
 async fn due_deliveries_come_after_the_mark_and_up_to_the_limit(ground: Ground) {
     six_waiting(&ground).await;
-    let holding = ground.holding().await;
+    let leases = ground.leases().await;
     for limit in 1..=6 {
         let (mut seen, mut after) = (Vec::new(), None);
         loop {
-            let found = ground.store.due(&holding, after, at(300), limit).await.unwrap();
+            let found = ground.store.due(&leases, after, at(300), limit).await.unwrap();
             assert!(found.len() <= limit);
             let Some(last) = found.last() else { break };
             after = Some(due_mark(last));
@@ -181,13 +181,13 @@ async fn due_deliveries_come_after_the_mark_and_up_to_the_limit(ground: Ground) 
         assert_eq!(seen, [2, 4, 6, 1, 5], "by {limit}");
     }
     let mark = DueMark { at: at(100), delivery: delivery_id(3) };
-    let found = ground.store.due(&holding, Some(mark), at(200), 100).await.unwrap();
+    let found = ground.store.due(&leases, Some(mark), at(200), 100).await.unwrap();
     assert_eq!(numbers(&found), [4, 6], "a mark need not be a delivery");
 }
 
 async fn due_deliveries_are_those_of_the_held_shards(ground: Ground) {
     six_waiting(&ground).await;
-    let all = ground.holding().await;
+    let all = ground.leases().await;
     let held: Vec<_> = all.shards.iter().filter(|(s, _)| *s == to(1).shard()).copied().collect();
     assert_ne!(to(0).shard(), to(1).shard());
     let one = ShardLeases { shards: held };
@@ -199,10 +199,10 @@ async fn due_deliveries_are_those_of_the_held_shards(ground: Ground) {
 
 async fn a_delivery_that_is_moved_falls_due_once(ground: Ground) {
     six_waiting(&ground).await;
-    let holding = ground.holding().await;
+    let leases = ground.leases().await;
     wait(&ground, 2, at(250), Some(at(101))).await;
     wait(&ground, 5, at(50), Some(at(102))).await;
-    let found = ground.store.due(&holding, None, at(1_000), 100).await.unwrap();
+    let found = ground.store.due(&leases, None, at(1_000), 100).await.unwrap();
     assert_eq!(numbers(&found), [5, 4, 6, 2, 1]);
 }
 

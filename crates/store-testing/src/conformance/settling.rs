@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use postrider_domain::circuit::{CircuitState, Hold};
+use postrider_domain::circuit::{CircuitState, Suspension};
 use postrider_domain::delivery::{CancelReason, Delivery, DeliveryState, StateName};
 use postrider_domain::ids::Shard;
 use postrider_domain::ledger::Ledger;
@@ -73,10 +73,10 @@ async fn the_ledger_follows_a_delivery_through_its_whole_life(ground: Ground) {
 
 async fn a_delivery_is_settled_the_moment_after_it_was_accepted(mut ground: Ground) {
     ground.put(&acme(), 1, 1).await;
-    let holding = ground.holding().await;
+    let leases = ground.leases().await;
     for n in 0..40 {
         ground.accept(&format!("e{n}"), at(n), &[(n, 1)]).await;
-        let delivery = ground.store.queued(&holding, None, 1).await.unwrap().remove(0);
+        let delivery = ground.store.queued(&leases, None, 1).await.unwrap().remove(0);
         assert_eq!(numbers([&delivery]), [n]);
         let ending = if n % 3 == 0 { refused() } else { answered(200) };
         ground.attempt(n, 1, ending, at(n + 1)).await;
@@ -104,7 +104,7 @@ async fn many_deliveries_and_destinations_are_settled_in_one_commit(mut ground: 
         let turn = before.turn().unwrap();
         let done = finished(at(5), if n % 2 == 0 { refused() } else { answered(200) });
         let policy = Policy::default();
-        let settled = settle(&before, place, turn, done, at(6), Hold::Released, &policy);
+        let settled = settle(&before, place, turn, done, at(6), Suspension::Off, &policy);
         *place = settled.destination.clone();
         commit.deliveries.extend(commit_of(settled, &before).deliveries);
     }
@@ -164,7 +164,7 @@ async fn assert_untouched(ground: &Ground) {
 
 async fn a_commit_to_a_shard_that_is_not_held_changes_nothing(mut ground: Ground) {
     let commit = broad_commit(&ground).await;
-    let all = ground.holding().await;
+    let all = ground.leases().await;
     let touched: [Shard; 2] = [1, 2].map(|n| destination(&acme(), n).id.shard());
     assert_ne!(touched[0], touched[1]);
     for missing in touched {
@@ -183,15 +183,15 @@ async fn a_commit_to_a_shard_that_is_not_held_changes_nothing(mut ground: Ground
 
 async fn a_commit_with_an_older_epoch_changes_nothing(ground: Ground) {
     let commit = broad_commit(&ground).await;
-    let mut holding = ground.holding().await;
+    let mut leases = ground.leases().await;
     let stale = destination(&acme(), 2).id.shard();
-    for (shard, epoch) in &mut holding.shards {
+    for (shard, epoch) in &mut leases.shards {
         assert!(epoch.0 >= 1, "epochs begin at 1");
         if *shard == stale {
             *epoch = Epoch(epoch.0 - 1);
         }
     }
-    let refused = ground.store.settle(&holding, commit).await;
+    let refused = ground.store.settle(&leases, commit).await;
     assert!(matches!(refused, Err(StoreError::Fenced { shard }) if shard == stale), "{refused:?}");
     assert_untouched(&ground).await;
 }
@@ -250,12 +250,12 @@ async fn commits_at_the_same_time_are_all_applied(ground: Ground) {
     }
     let owed: Vec<_> = (0..10).map(|n| (n, n)).collect();
     ground.accept("e", at(0), &owed).await;
-    let holding = Arc::new(ground.holding().await);
+    let leases = Arc::new(ground.leases().await);
     let mut tasks = Vec::new();
     for n in 0..10 {
         let (settled, before) = ground.settlement(n, n, answered(200), at(5)).await;
-        let (store, holding) = (Arc::clone(&ground.store), Arc::clone(&holding));
-        tasks.push(async move { store.settle(&holding, commit_of(settled, &before)).await });
+        let (store, leases) = (Arc::clone(&ground.store), Arc::clone(&leases));
+        tasks.push(async move { store.settle(&leases, commit_of(settled, &before)).await });
     }
     assert!(together(tasks).await.into_iter().all(|answer| answer.is_ok()));
     assert_eq!(ledger(&ground).await.delivered, 10);

@@ -1,7 +1,7 @@
 //! Subscriptions, their twins and their destinations.
 
 use postrider_domain::attempt::Verdict;
-use postrider_domain::circuit::{Circuit, Hold};
+use postrider_domain::circuit::{Circuit, Suspension};
 use postrider_domain::delivery::CancelReason;
 use postrider_domain::filter::Filter;
 use postrider_domain::ids::{SHARDS, Shard, SubscriptionId, TenantId};
@@ -28,7 +28,7 @@ fn elaborate(tenant: &TenantId, n: u64, to: u64) -> SubscriptionRecord {
     subscription.filter = Some(Filter::compile(&filter).unwrap());
     subscription.object = Some("Ding 'eins' \"zwei\"".parse().unwrap());
     subscription.format = Format::Workfront;
-    subscription.workfront = Some(Box::new(workfront::Options {
+    subscription.workfront = Some(Box::new(workfront::WorkfrontOptions {
         version: workfront::Version::V1,
         base64: true,
         version_changed_at: Some(at(98)),
@@ -158,7 +158,7 @@ async fn a_destination_is_created_once_and_keeps_its_circuit(mut ground: Ground)
     ground.put(&acme(), 1, 1).await;
     let mut circuit = Circuit::new(at(0));
     let policy = CircuitPolicy { disable_consecutive: 1, ..CircuitPolicy::default() };
-    circuit.learn(delivery_id(1), Verdict::Failure, at(7), Hold::Released, &policy);
+    circuit.learn(delivery_id(1), Verdict::Failure, at(7), Suspension::Off, &policy);
     let change = DestinationChange {
         tenant: acme(),
         id: destination(&acme(), 1).id,
@@ -213,7 +213,7 @@ async fn a_subscription_is_removed_once_it_is_marked_and_nothing_is_unfinished(g
 }
 
 async fn held_destinations_are_those_of_the_held_shards(ground: Ground) {
-    let all = ground.holding().await;
+    let all = ground.leases().await;
     for n in 0..20 {
         ground.put(&acme(), n, n).await;
         ground.put(&umbrella(), 100 + n, n).await;

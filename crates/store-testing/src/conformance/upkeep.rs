@@ -40,11 +40,11 @@ async fn prune(ground: &Ground, before: Timestamp) -> Pruned {
 
 async fn a_node_alone_holds_every_shard(mut ground: Ground) {
     for _ in 0..2 {
-        let holding = ground.holding().await;
-        let shards: Vec<Shard> = holding.shards.iter().map(|(shard, _)| *shard).collect();
+        let leases = ground.leases().await;
+        let shards: Vec<Shard> = leases.shards.iter().map(|(shard, _)| *shard).collect();
         assert_eq!(shards, (0..=u8::MAX).map(Shard).collect::<Vec<_>>());
         assert_eq!(shards.len(), usize::from(SHARDS));
-        assert_eq!(ground.holding().await, holding, "renewed, not taken anew");
+        assert_eq!(ground.leases().await, leases, "renewed, not taken anew");
         ground.reopen().await;
     }
 }
@@ -52,9 +52,9 @@ async fn a_node_alone_holds_every_shard(mut ground: Ground) {
 async fn shards_that_were_released_can_be_held_again(ground: Ground) {
     ground.put(&acme(), 1, 1).await;
     ground.accept("e", at(0), &[(1, 1)]).await;
-    let before: ShardLeases = ground.holding().await;
+    let before: ShardLeases = ground.leases().await;
     ground.store.release_shards().await.unwrap();
-    let after = ground.holding().await;
+    let after = ground.leases().await;
     assert_eq!(after.shards.len(), before.shards.len());
     ground.attempt(1, 1, answered(200), at(5)).await;
     assert_eq!(ground.delivery(1).await.state, DeliveryState::Delivered { at: at(5) });
@@ -118,9 +118,9 @@ async fn nothing_unfinished_is_ever_pruned(mut ground: Ground) {
     ground.change(ground.delivery(4).await.replayed(at(2 * DAY_MS + 2)).unwrap()).await;
     prune(&ground, midnight(1_000)).await;
     ground.reopen().await;
-    let holding = ground.holding().await;
-    let queued = ground.store.queued(&holding, None, 100).await.unwrap();
-    let due = ground.store.due(&holding, None, Timestamp::MAX, 100).await.unwrap();
+    let leases = ground.leases().await;
+    let queued = ground.store.queued(&leases, None, 100).await.unwrap();
+    let due = ground.store.due(&leases, None, Timestamp::MAX, 100).await.unwrap();
     assert_eq!((numbers(&queued), numbers(&due)), (vec![7], vec![3, 4]));
     for delivery in queued.iter().chain(&due) {
         let ids = [(acme(), delivery.event.clone())];

@@ -289,10 +289,10 @@ impl Configuration for MemoryStore {
 
     async fn held_destinations(
         &self,
-        holding: &ShardLeases,
+        leases: &ShardLeases,
     ) -> Result<Vec<DestinationRecord>, StoreError> {
         self.read(|state| {
-            let held = state.destinations.values().filter(|record| holding.has(record.id.shard()));
+            let held = state.destinations.values().filter(|record| leases.has(record.id.shard()));
             Ok(held.cloned().collect())
         })
         .await

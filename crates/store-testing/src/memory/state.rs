@@ -164,7 +164,7 @@ impl State {
     }
 
     /// All shards that no other node has, each with its current epoch.
-    pub(super) fn holding(&self) -> ShardLeases {
+    pub(super) fn leases(&self) -> ShardLeases {
         let here = (0..=u8::MAX).map(Shard).filter(|shard| !self.elsewhere.has(*shard));
         ShardLeases { shards: here.map(|shard| (shard, self.epoch(shard))).collect() }
     }
@@ -191,12 +191,12 @@ impl State {
     /// The first shard whose lease is stale or missing.
     pub(super) fn fenced(
         &self,
-        holding: &ShardLeases,
+        leases: &ShardLeases,
         touched: impl IntoIterator<Item = Shard>,
     ) -> Option<Shard> {
         let held = |shard: Shard| {
-            let place = holding.shards.binary_search_by_key(&shard, |(held, _)| *held).ok()?;
-            holding.shards.get(place).map(|(_, epoch)| *epoch)
+            let place = leases.shards.binary_search_by_key(&shard, |(held, _)| *held).ok()?;
+            leases.shards.get(place).map(|(_, epoch)| *epoch)
         };
         touched.into_iter().find(|shard| held(*shard) != Some(self.epoch(*shard)))
     }

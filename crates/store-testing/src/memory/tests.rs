@@ -159,7 +159,7 @@ async fn a_commit_that_does_not_fit_is_refused_whole() {
     let store = MemoryStore::default();
     accept(&store, 1).await.unwrap();
     accept(&store, 2).await.unwrap();
-    let holding = store.hold_shards().await.unwrap();
+    let leases = store.hold_shards().await.unwrap();
     let cancelled = |delivery: &postrider_domain::delivery::Delivery, before| DeliveryChange {
         before,
         delivery: delivery
@@ -167,11 +167,11 @@ async fn a_commit_that_does_not_fit_is_refused_whole() {
             .unwrap(),
         attempt: None,
     };
-    let queued = store.queued(&holding, None, 10).await.unwrap();
+    let queued = store.queued(&leases, None, 10).await.unwrap();
     let fits = cancelled(&queued[0], StateName::Queued);
     let does_not = cancelled(&queued[1], StateName::Waiting);
     let commit = Commit { deliveries: vec![fits, does_not], ..Commit::default() };
-    let refused = store.settle(&holding, commit).await;
+    let refused = store.settle(&leases, commit).await;
     assert!(matches!(refused, Err(StoreError::Internal(_))), "{refused:?}");
     assert_eq!(store.ledger(None).await.unwrap().queued, 2);
 }

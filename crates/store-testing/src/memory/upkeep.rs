@@ -14,7 +14,7 @@ use super::state::{State, StoredEvent};
 #[async_trait]
 impl Nodes for MemoryStore {
     async fn hold_and_keep(&self) -> Result<(ShardLeases, ShardSet), StoreError> {
-        let sight = |state: &mut State| (state.holding(), state.wanted.without(&state.elsewhere));
+        let sight = |state: &mut State| (state.leases(), state.wanted.without(&state.elsewhere));
         self.write(move |state| Ok(sight(state))).await
     }
 
@@ -59,7 +59,7 @@ impl Nodes for MemoryStore {
 #[async_trait]
 impl Upkeep for MemoryStore {
     async fn hold_shards(&self) -> Result<ShardLeases, StoreError> {
-        self.write(|state| Ok(state.holding())).await
+        self.write(|state| Ok(state.leases())).await
     }
 
     async fn release_shards(&self) -> Result<(), StoreError> {

@@ -20,14 +20,13 @@ use super::{Durable, MemoryStore};
 impl Work for MemoryStore {
     async fn queued(
         &self,
-        holding: &ShardLeases,
+        leases: &ShardLeases,
         after: Option<DueMark>,
         limit: usize,
     ) -> Result<Vec<Delivery>, StoreError> {
         self.read(|state| {
             let ids = state.queued.after(&(), after.map(place)).map(|(_, id)| *id);
-            let held =
-                state.fetch(ids).filter(|delivery| holding.has(delivery.destination.shard()));
+            let held = state.fetch(ids).filter(|delivery| leases.has(delivery.destination.shard()));
             Ok(held.take(limit).cloned().collect())
         })
         .await
@@ -48,7 +47,7 @@ impl Work for MemoryStore {
 
     async fn due(
         &self,
-        holding: &ShardLeases,
+        leases: &ShardLeases,
         after: Option<DueMark>,
         until: Timestamp,
         limit: usize,
@@ -56,8 +55,7 @@ impl Work for MemoryStore {
         self.read(|state| {
             let later = state.due.after(&(), after.map(place));
             let ids = later.take_while(|(due_at, _)| *due_at <= until).map(|(_, id)| *id);
-            let held =
-                state.fetch(ids).filter(|delivery| holding.has(delivery.destination.shard()));
+            let held = state.fetch(ids).filter(|delivery| leases.has(delivery.destination.shard()));
             Ok(held.take(limit).cloned().collect())
         })
         .await
@@ -112,10 +110,10 @@ impl Work for MemoryStore {
         .await
     }
 
-    async fn settle(&self, holding: &ShardLeases, commit: Commit) -> Result<(), StoreError> {
-        let (holding, witness) = (holding.clone(), self.options.witness.clone());
+    async fn settle(&self, leases: &ShardLeases, commit: Commit) -> Result<(), StoreError> {
+        let (leases, witness) = (leases.clone(), self.options.witness.clone());
         self.write(move |state| {
-            state.check(&holding, &commit)?;
+            state.check(&leases, &commit)?;
             if let Some(witness) = witness {
                 witness(Durable::Settled(&commit));
             }
@@ -136,11 +134,11 @@ impl Work for MemoryStore {
 
 impl State {
     /// Checks that a commit can be applied as a whole.
-    fn check(&self, holding: &ShardLeases, commit: &Commit) -> Result<(), StoreError> {
+    fn check(&self, leases: &ShardLeases, commit: &Commit) -> Result<(), StoreError> {
         let of_deliveries = commit.deliveries.iter().map(|change| change.delivery.destination);
         let of_destinations = commit.destinations.iter().map(|change| change.id);
         let touched = of_deliveries.chain(of_destinations).map(|id| id.shard());
-        if let Some(shard) = self.fenced(holding, touched) {
+        if let Some(shard) = self.fenced(leases, touched) {
             return Err(StoreError::Fenced { shard });
         }
         for change in &commit.deliveries {

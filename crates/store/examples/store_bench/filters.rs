@@ -24,7 +24,7 @@ fn kind_of(n: u64) -> &'static str {
 }
 
 async fn fill(store: &impl postrider_store::Store, world: &World, count: u64) {
-    let holding = store.hold_shards().await.unwrap();
+    let leases = store.hold_shards().await.unwrap();
     for first in (0..count).step_by(2_000) {
         let made: Vec<_> = (first..(first + 2_000).min(count))
             .map(|n| {
@@ -50,9 +50,9 @@ async fn fill(store: &impl postrider_store::Store, world: &World, count: u64) {
                 arrived.push(delivery);
             }
         }
-        store.settle(&holding, world.arrived(arrived)).await.unwrap();
+        store.settle(&leases, world.arrived(arrived)).await.unwrap();
         let commit = Commit { deliveries: others, ..Commit::default() };
-        store.settle(&holding, commit).await.unwrap();
+        store.settle(&leases, commit).await.unwrap();
     }
     store.ledger(None).await.unwrap();
 }

@@ -113,7 +113,7 @@ fn throughput(runtime: &Runtime, data: &Path, count: u64, payload: u64, table: &
         let data = data.join(batch.to_string());
         let store = open(&data);
         let world = Arc::new(World::with_payloads(100, payload));
-        let holding = runtime.block_on(store.hold_shards()).unwrap();
+        let leases = runtime.block_on(store.hold_shards()).unwrap();
         // Building the values is not the store's work: its processor time is measured and
         // subtracted.
         let (start, used) = (now(), processor_time());
@@ -147,7 +147,7 @@ fn throughput(runtime: &Runtime, data: &Path, count: u64, payload: u64, table: &
             let mut waiting = Vec::new();
             while to_settle.recv_many(&mut waiting, 100).await > 0 {
                 let commit = world.arrived(waiting.drain(..).flatten().collect());
-                store.settle(&holding, commit).await.unwrap();
+                store.settle(&leases, commit).await.unwrap();
             }
         });
         let acknowledged = start.elapsed();
@@ -171,7 +171,7 @@ fn steady(runtime: &Runtime, data: &Path, rate: u64, seconds: u64, table: &mut T
     let store = open(data);
     let world = Arc::new(World::new(100));
     let mut times: Vec<Duration> = runtime.block_on(async {
-        let holding = store.hold_shards().await.unwrap();
+        let leases = store.hold_shards().await.unwrap();
         let mut ticks = tokio::time::interval(Duration::from_millis(1));
         let mut handles = Vec::new();
         let mut n = 0;
@@ -189,9 +189,9 @@ fn steady(runtime: &Runtime, data: &Path, rate: u64, seconds: u64, table: &mut T
                 }));
                 n += 1;
             }
-            let (store, holding) = (Arc::clone(&store), holding.clone());
+            let (store, leases) = (Arc::clone(&store), leases.clone());
             let commit = world.arrived(together);
-            drop(tokio::spawn(async move { store.settle(&holding, commit).await.unwrap() }));
+            drop(tokio::spawn(async move { store.settle(&leases, commit).await.unwrap() }));
         }
         let mut times = Vec::new();
         for handle in handles {
@@ -211,7 +211,7 @@ fn steady(runtime: &Runtime, data: &Path, rate: u64, seconds: u64, table: &mut T
 
 /// Accepts `count` deliveries and fails each once, so that each is due at its own time.
 async fn fill_waiting(store: &EmbeddedStore, world: &World, count: u64) {
-    let holding = store.hold_shards().await.unwrap();
+    let leases = store.hold_shards().await.unwrap();
     for first in (0..count).step_by(2_000) {
         let made: Vec<_> = (first..(first + 2_000).min(count))
             .map(|n| {
@@ -230,7 +230,7 @@ async fn fill_waiting(store: &EmbeddedStore, world: &World, count: u64) {
         store.accept(made).await.unwrap();
         let changes = (first..).zip(deliveries).map(|(n, d)| world.failed(d, due(n)));
         let commit = Commit { deliveries: changes.collect(), ..Commit::default() };
-        store.settle(&holding, commit).await.unwrap();
+        store.settle(&leases, commit).await.unwrap();
     }
 }
 
@@ -247,24 +247,24 @@ fn waiting(runtime: &Runtime, data: &Path, count: u64, table: &mut Table) {
     let store = open(data);
     let opened = start.elapsed();
     runtime.block_on(async {
-        let holding = store.hold_shards().await.unwrap();
+        let leases = store.hold_shards().await.unwrap();
         let start = now();
-        let mut due = store.due(&holding, None, Timestamp::MAX, 1_000).await.unwrap();
+        let mut due = store.due(&leases, None, Timestamp::MAX, 1_000).await.unwrap();
         let first = start.elapsed();
         assert_eq!(due.len(), 1_000);
         let start = now();
         for _ in 0..20 {
             let last = due.last().unwrap();
             let mark = DueMark { at: last.next_attempt_at().unwrap(), delivery: last.id };
-            due = store.due(&holding, Some(mark), Timestamp::MAX, 1_000).await.unwrap();
+            due = store.due(&leases, Some(mark), Timestamp::MAX, 1_000).await.unwrap();
         }
         let next = start.elapsed() / 20;
         let start = now();
         for _ in 0..20 {
             let later = |d: Delivery| world.failed(d, Timestamp::from_unix_ms(i64::MAX / 4));
             let deliveries = due.drain(..).map(later).collect();
-            store.settle(&holding, Commit { deliveries, ..Commit::default() }).await.unwrap();
-            due = store.due(&holding, None, Timestamp::MAX, 1_000).await.unwrap();
+            store.settle(&leases, Commit { deliveries, ..Commit::default() }).await.unwrap();
+            due = store.due(&leases, None, Timestamp::MAX, 1_000).await.unwrap();
         }
         let again = start.elapsed() / 20;
         let start = now();
@@ -290,7 +290,7 @@ fn lists(runtime: &Runtime, data: &Path, count: u64, table: &mut Table) {
     let world = World::new(1_000);
     let start = now();
     runtime.block_on(async {
-        let holding = store.hold_shards().await.unwrap();
+        let leases = store.hold_shards().await.unwrap();
         for first in (0..count).step_by(2_000) {
             let made: Vec<_> = (first..(first + 2_000).min(count))
                 .map(|n| {
@@ -302,7 +302,7 @@ fn lists(runtime: &Runtime, data: &Path, count: u64, table: &mut Table) {
                 .collect();
             let deliveries = made.iter().map(|a| a.deliveries[0].clone()).collect();
             store.accept(made).await.unwrap();
-            store.settle(&holding, world.arrived(deliveries)).await.unwrap();
+            store.settle(&leases, world.arrived(deliveries)).await.unwrap();
         }
         store.ledger(None).await.unwrap();
     });

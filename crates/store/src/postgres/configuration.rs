@@ -371,10 +371,10 @@ impl Configuration for PostgresStore {
 
     async fn held_destinations(
         &self,
-        holding: &ShardLeases,
+        leases: &ShardLeases,
     ) -> Result<Vec<DestinationRecord>, StoreError> {
         let sql = "SELECT * FROM postrider.destinations WHERE shard = ANY($1::smallint[])";
-        let held: Vec<i16> = holding.shards.iter().map(|(shard, _)| i16::from(shard.0)).collect();
+        let held: Vec<i16> = leases.shards.iter().map(|(shard, _)| i16::from(shard.0)).collect();
         self.core.pool.query(Scope::All, sql, &[&held]).await?.iter().map(destination).collect()
     }
 

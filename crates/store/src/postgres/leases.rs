@@ -82,8 +82,8 @@ impl Core {
     /// Renews the lease; releases shards beyond this node's share, or takes free ones.
     pub(super) async fn hold_shards(self: &Arc<Self>) -> Result<ShardLeases, StoreError> {
         let mut transaction = self.vital.begin(Scope::All).await?;
-        let leaving = self.share(&mut transaction).await?;
-        self.free(&mut transaction, &leaving).await?;
+        let to_give_back = self.share(&mut transaction).await?;
+        self.free(&mut transaction, &to_give_back).await?;
         self.held(transaction).await
     }
 
@@ -93,8 +93,8 @@ impl Core {
         self: &Arc<Self>,
     ) -> Result<(ShardLeases, ShardSet), StoreError> {
         let mut transaction = self.vital.begin(Scope::All).await?;
-        let leaving = self.share(&mut transaction).await?;
-        Ok((self.held(transaction).await?, leaving))
+        let to_give_back = self.share(&mut transaction).await?;
+        Ok((self.held(transaction).await?, to_give_back))
     }
 
     /// Releases some shards.
@@ -147,12 +147,12 @@ impl Core {
             let shard = u8::try_from(get::<i16>(row, "shard")?).unwrap_or_default();
             Ok((Shard(shard), Epoch(super::rows::unsigned(get(row, "epoch")?))))
         });
-        let holding = ShardLeases { shards: shards.collect::<Result<_, StoreError>>()? };
-        self.leases.set_held(holding.shards.iter().map(|(shard, _)| *shard).collect());
+        let leases = ShardLeases { shards: shards.collect::<Result<_, StoreError>>()? };
+        self.leases.set_held(leases.shards.iter().map(|(shard, _)| *shard).collect());
         if let Some(row) = answers.next().unwrap_or_default().first() {
             self.look_ahead(super::rows::time(row, "now")?);
         }
-        Ok(holding)
+        Ok(leases)
     }
 
     /// Creates the partitions of the next days and folds counts, in a task of its own, so that a

@@ -10,12 +10,12 @@ use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::error::corrupt;
-use super::notify::LETTERS;
+use super::notify::MESSAGES;
 use super::pool::Scope;
 use super::rows::{get, parse, time, unsigned};
 use super::{Core, PostgresStore};
 use crate::error::StoreError;
-use crate::nodes::{Change, Changes, Hint, Letter, Member, Nodes, ShardSet};
+use crate::nodes::{Change, Changes, Hint, Member, Nodes, PeerMessage, ShardSet};
 use crate::records::{Acceptance, Accepted, ShardLeases};
 
 /// The name of the claim that holds the fingerprint of the cluster's key ring.
@@ -121,36 +121,36 @@ impl Nodes for PostgresStore {
         rows.iter().map(member).collect()
     }
 
-    async fn send_letters(&self, letters: &[Letter]) -> Result<(), StoreError> {
-        let ids: Vec<Uuid> = letters.iter().map(|letter| Uuid::from_bytes(letter.id)).collect();
-        let column = |of: fn(&Letter) -> &str| letters.iter().map(of).collect::<Vec<&str>>();
-        let (from, to) = (column(|letter| &letter.from), column(|letter| &letter.to));
-        let bodies = column(|letter| &letter.body);
+    async fn send_messages(&self, messages: &[PeerMessage]) -> Result<(), StoreError> {
+        let ids: Vec<Uuid> = messages.iter().map(|message| Uuid::from_bytes(message.id)).collect();
+        let column = |of: fn(&PeerMessage) -> &str| messages.iter().map(of).collect::<Vec<&str>>();
+        let (from, to) = (column(|message| &message.from), column(|message| &message.to));
+        let bodies = column(|message| &message.body);
         // A message need not be durable, so its commit does not wait for the disk.
         let sql = "WITH fast AS (SELECT set_config('synchronous_commit', 'off', true)), \
                    sent AS (INSERT INTO postrider.letters (id, sender, recipient, body) \
                        SELECT l.* FROM fast, unnest($1::uuid[], $2::text[], $3::text[], $4::text[]) \
                        AS l ON CONFLICT DO NOTHING RETURNING recipient) \
                    SELECT pg_notify($5, recipient) FROM sent GROUP BY recipient";
-        let params: [&(dyn ToSql + Sync); 5] = [&ids, &from, &to, &bodies, &LETTERS];
+        let params: [&(dyn ToSql + Sync); 5] = [&ids, &from, &to, &bodies, &MESSAGES];
         self.core.vital.query(Scope::All, sql, &params).await?;
         Ok(())
     }
 
-    async fn take_letters(&self) -> Result<Vec<Letter>, StoreError> {
+    async fn take_messages(&self) -> Result<Vec<PeerMessage>, StoreError> {
         let sql = "WITH fast AS (SELECT set_config('synchronous_commit', 'off', true)) \
                    DELETE FROM postrider.letters AS l USING fast WHERE l.recipient = $1 \
                    RETURNING l.id, l.sender, l.recipient, l.body";
         let rows = self.core.vital.query(Scope::All, sql, &[&self.core.options.node]).await?;
-        let letter = |row: &Row| {
-            Ok(Letter {
+        let message = |row: &Row| {
+            Ok(PeerMessage {
                 id: get::<Uuid>(row, "id")?.into_bytes(),
                 from: get(row, "sender")?,
                 to: get(row, "recipient")?,
                 body: get(row, "body")?,
             })
         };
-        rows.iter().map(letter).collect()
+        rows.iter().map(message).collect()
     }
 
     async fn claim(&self, name: &str, value: &[u8]) -> Result<Vec<u8>, StoreError> {
@@ -233,7 +233,7 @@ impl Core {
                        WHERE changed_at < clock_timestamp() - interval '1 day' RETURNING version) \
                    UPDATE postrider.changed SET pruned = greatest(pruned, \
                        (SELECT max(version) FROM gone)) WHERE EXISTS (SELECT 1 FROM gone)";
-        let letters = "DELETE FROM postrider.letters \
+        let messages = "DELETE FROM postrider.letters \
                        WHERE sent_at < clock_timestamp() - interval '10 minutes'";
         let answering = "DELETE FROM postrider.answering WHERE expires_at < clock_timestamp()";
         // Rows of nodes that have left: the clocks of running nodes are later by now.
@@ -241,7 +241,7 @@ impl Core {
                        WHERE read_at BETWEEN clock_timestamp() - interval '6 seconds' \
                        AND clock_timestamp()) \
                        AND abs(extract(epoch FROM clock_timestamp() - read_at)) > 7 * 86400";
-        for sql in [old, letters, answering, clocks] {
+        for sql in [old, messages, answering, clocks] {
             self.vital.query(Scope::All, sql, &[]).await?;
         }
         Ok(())

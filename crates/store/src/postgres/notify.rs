@@ -25,7 +25,7 @@ const WORK: &str = "postrider_work";
 /// The channel for changes of the configuration; notified in the same transaction.
 pub(super) const CHANGES: &str = "postrider_changes";
 /// The channel for messages to a node; it names the receiver.
-pub(super) const LETTERS: &str = "postrider_letters";
+pub(super) const MESSAGES: &str = "postrider_letters";
 /// The channel for nodes that join, leave or release shards; notified in the same transaction.
 pub(super) const SHARDS: &str = "postrider_shards";
 
@@ -124,7 +124,7 @@ async fn listen(target: Target, node: String, heard: broadcast::Sender<Hint>) {
 /// Sends every kind of hint to this node's receivers.
 fn all(heard: &broadcast::Sender<Hint>) {
     let work = Hint::Work { shards: ShardSet::ALL, since: Timestamp::EPOCH };
-    for hint in [work, Hint::Changed, Hint::Letters, Hint::Shards] {
+    for hint in [work, Hint::Changed, Hint::Messages, Hint::Shards] {
         // Sending fails if there is no receiver, which is no error.
         heard.send(hint).unwrap_or_default();
     }
@@ -139,7 +139,7 @@ fn read(channel: &str, payload: &str, node: &str) -> Option<Hint> {
     match channel {
         CHANGES => Some(Hint::Changed),
         SHARDS => Some(Hint::Shards),
-        LETTERS => (payload == node).then_some(Hint::Letters),
+        MESSAGES => (payload == node).then_some(Hint::Messages),
         _ => {
             let since = payload.get(64..).and_then(|since| since.parse().ok());
             let since = since.map_or(Timestamp::EPOCH, Timestamp::from_unix_ms);
@@ -172,7 +172,7 @@ async fn listen_once(
         StoreError::Unavailable("the server closed the connection".into())
     };
     let listening = async {
-        let sql = format!("LISTEN {WORK}; LISTEN {CHANGES}; LISTEN {LETTERS}; LISTEN {SHARDS}");
+        let sql = format!("LISTEN {WORK}; LISTEN {CHANGES}; LISTEN {MESSAGES}; LISTEN {SHARDS}");
         client.batch_execute(&sql).await.map_err(|e| failed(&e))?;
         all(heard);
         std::future::pending::<Result<(), StoreError>>().await
@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(read(WORK, "nonsense", "a"), work(ShardSet::ALL, Timestamp::EPOCH));
         assert_eq!(read(CHANGES, "", "a"), Some(Hint::Changed));
         assert_eq!(read(SHARDS, "", "a"), Some(Hint::Shards));
-        assert_eq!(read(LETTERS, "a", "a"), Some(Hint::Letters));
-        assert_eq!(read(LETTERS, "b", "a"), None);
+        assert_eq!(read(MESSAGES, "a", "a"), Some(Hint::Messages));
+        assert_eq!(read(MESSAGES, "b", "a"), None);
     }
 }

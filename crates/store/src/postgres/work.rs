@@ -26,8 +26,8 @@ fn mark(after: Option<DueMark>) -> (i64, Uuid) {
     }
 }
 
-fn held(holding: &ShardLeases) -> Vec<i16> {
-    holding.shards.iter().map(|(shard, _)| i16::from(shard.0)).collect()
+fn held(leases: &ShardLeases) -> Vec<i16> {
+    leases.shards.iter().map(|(shard, _)| i16::from(shard.0)).collect()
 }
 
 impl PostgresStore {
@@ -41,14 +41,14 @@ impl PostgresStore {
 impl Work for PostgresStore {
     async fn queued(
         &self,
-        holding: &ShardLeases,
+        leases: &ShardLeases,
         after: Option<DueMark>,
         limit: usize,
     ) -> Result<Vec<Delivery>, StoreError> {
         let (at, id) = mark(after);
         let which = "state = 0 AND shard = ANY($1::smallint[]) AND (created_at, id) > ($2, $3) \
                      ORDER BY created_at, id LIMIT $4";
-        self.open(which, &[&held(holding), &at, &id, &count(limit)]).await
+        self.open(which, &[&held(leases), &at, &id, &count(limit)]).await
     }
 
     async fn queued_of(
@@ -65,7 +65,7 @@ impl Work for PostgresStore {
 
     async fn due(
         &self,
-        holding: &ShardLeases,
+        leases: &ShardLeases,
         after: Option<DueMark>,
         until: Timestamp,
         limit: usize,
@@ -73,7 +73,7 @@ impl Work for PostgresStore {
         let (at, id) = mark(after);
         let which = "state = 1 AND shard = ANY($1::smallint[]) AND (due_at, id) > ($2, $3) \
                      AND due_at <= $4 ORDER BY due_at, id LIMIT $5";
-        self.open(which, &[&held(holding), &at, &id, &until.as_unix_ms(), &count(limit)]).await
+        self.open(which, &[&held(leases), &at, &id, &until.as_unix_ms(), &count(limit)]).await
     }
 
     async fn waiting_of(
@@ -135,7 +135,7 @@ impl Work for PostgresStore {
         Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
     }
 
-    async fn settle(&self, holding: &ShardLeases, commit: Commit) -> Result<(), StoreError> {
-        super::settle::settle(&self.settlements, holding, commit).await
+    async fn settle(&self, leases: &ShardLeases, commit: Commit) -> Result<(), StoreError> {
+        super::settle::settle(&self.settlements, leases, commit).await
     }
 }

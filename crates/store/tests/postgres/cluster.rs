@@ -17,9 +17,9 @@ use crate::nodes::{attempted, delivery, node, options, owed, put_destinations};
 use crate::server::Server;
 
 /// Checks that no shard is held twice; returns how many are held.
-fn held(holdings: &[&ShardLeases]) -> usize {
+fn held(all: &[&ShardLeases]) -> usize {
     let mut seen: BTreeMap<Shard, Epoch> = BTreeMap::new();
-    for (shard, epoch) in holdings.iter().flat_map(|holding| &holding.shards) {
+    for (shard, epoch) in all.iter().flat_map(|leases| &leases.shards) {
         assert_eq!(seen.insert(*shard, *epoch), None, "{shard:?} is held twice");
     }
     seen.len()
@@ -130,7 +130,7 @@ async fn shards_are_shared_among_live_nodes() {
     c.hold_shards().await.unwrap();
     let (of_a, of_b) = (a.hold_shards().await.unwrap(), b.hold_shards().await.unwrap());
     let of_c = c.hold_shards().await.unwrap();
-    let sizes = [&of_a, &of_b, &of_c].map(|holding| holding.shards.len());
+    let sizes = [&of_a, &of_b, &of_c].map(|leases| leases.shards.len());
     assert_eq!((sizes, held(&[&of_a, &of_b, &of_c])), ([86, 85, 85], 256));
     b.release_shards().await.unwrap();
     let (of_a, of_c) = (a.hold_shards().await.unwrap(), c.hold_shards().await.unwrap());
@@ -141,36 +141,36 @@ async fn shards_are_shared_among_live_nodes() {
 #[tokio::test]
 async fn shards_to_hand_over_stay_until_they_are_given_back() {
     let server = Server::start();
-    let url = server.database("leaving");
+    let url = server.database("giving_back");
     let (a, b) = (node(&url, "a").await, node(&url, "b").await);
     put_destinations(&a, 8).await;
     a.accept(vec![owed(0, 8)]).await.unwrap();
-    let (alone, leaving) = a.hold_and_keep().await.unwrap();
-    assert_eq!((alone.shards.len(), leaving), (256, ShardSet::default()));
+    let (alone, to_give_back) = a.hold_and_keep().await.unwrap();
+    assert_eq!((alone.shards.len(), to_give_back), (256, ShardSet::default()));
     b.hold_and_keep().await.unwrap();
-    let (kept, leaving) = a.hold_and_keep().await.unwrap();
-    assert_eq!((&kept, leaving.iter().count()), (&alone, 128), "nothing has left yet");
+    let (kept, to_give_back) = a.hold_and_keep().await.unwrap();
+    assert_eq!((&kept, to_give_back.iter().count()), (&alone, 128), "nothing has left yet");
     assert_eq!(b.hold_and_keep().await.unwrap().0.shards.len(), 0);
-    assert_eq!(a.hold_and_keep().await.unwrap().1, leaving, "as it was decided, it stays");
+    assert_eq!(a.hold_and_keep().await.unwrap().1, to_give_back, "as it was decided, it stays");
     // Attempts in flight in these shards can still be settled until the shards are given back.
-    let mut in_leaving = Vec::new();
+    let mut in_given_back = Vec::new();
     for n in 0..8 {
         let delivery = delivery(&a, n).await;
-        if leaving.has(delivery.destination.shard()) {
-            in_leaving.push(attempted(&a, &delivery, answered(200), at(5)).await);
+        if to_give_back.has(delivery.destination.shard()) {
+            in_given_back.push(attempted(&a, &delivery, answered(200), at(5)).await);
         }
     }
-    let late = in_leaving.pop().unwrap();
-    a.settle(&kept, in_leaving.pop().unwrap()).await.unwrap();
+    let late = in_given_back.pop().unwrap();
+    a.settle(&kept, in_given_back.pop().unwrap()).await.unwrap();
     let mut hints = b.hints().unwrap();
-    a.give_back(&leaving).await.unwrap();
+    a.give_back(&to_give_back).await.unwrap();
     while hints.recv().await.unwrap() != Hint::Shards {}
     let refused = a.settle(&kept, late.clone()).await;
     assert!(matches!(refused, Err(StoreError::Fenced { .. })), "{refused:?}");
     let (of_b, _) = b.hold_and_keep().await.unwrap();
     let (of_a, none) = a.hold_and_keep().await.unwrap();
     assert_eq!((held(&[&of_a, &of_b]), none), (256, ShardSet::default()));
-    assert_eq!(of_b.shards.iter().map(|(shard, _)| *shard).collect::<ShardSet>(), leaving);
+    assert_eq!(of_b.shards.iter().map(|(shard, _)| *shard).collect::<ShardSet>(), to_give_back);
     b.settle(&of_b, late).await.unwrap();
     // The node that was to get some of the shards has left again: they stay.
     let c = node(&url, "c").await;
@@ -226,14 +226,14 @@ async fn each_delivery_is_settled_once_whichever_node_settles() {
         tokio::spawn(async move {
             let (mut settled, mut fenced, mut late) = (0u64, 0u64, 0u64);
             for n in 0..100 {
-                let holding = store.hold_shards().await.unwrap();
+                let leases = store.hold_shards().await.unwrap();
                 let before = delivery(&store, n).await;
                 if before.turn().is_none() {
                     continue;
                 }
                 let commit = attempted(&store, &before, answered(200), at(1_000 + n)).await;
                 tokio::task::yield_now().await;
-                match store.settle(&holding, commit).await {
+                match store.settle(&leases, commit).await {
                     Ok(()) => settled += 1,
                     Err(StoreError::Fenced { .. }) => fenced += 1,
                     Err(StoreError::Internal(_)) => late += 1,

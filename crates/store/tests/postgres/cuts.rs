@@ -57,9 +57,9 @@ async fn acceptance_cut_off_at_its_commit_is_stored_once_after_a_repeat() {
 }
 
 /// Repeats a settlement until it succeeds; returns the number of tries.
-async fn insist(store: &PostgresStore, holding: &ShardLeases, commit: &Commit) -> u64 {
+async fn insist(store: &PostgresStore, leases: &ShardLeases, commit: &Commit) -> u64 {
     for tries in 1.. {
-        match store.settle(holding, commit.clone()).await {
+        match store.settle(leases, commit.clone()).await {
             Ok(()) => return tries,
             Err(StoreError::Unavailable(_)) => {}
             Err(other) => panic!("{other}"),
@@ -75,7 +75,7 @@ async fn settlement_cut_off_at_its_commit_counts_once_after_a_repeat() {
     let proxy = Proxy::to(server.port()).await;
     let store = node(&proxy.url("cut"), "one").await;
     put_destinations(&store, 3).await;
-    let holding = store.hold_shards().await.unwrap();
+    let leases = store.hold_shards().await.unwrap();
     store.accept((0..12).map(|n| owed(n, 3)).collect()).await.unwrap();
     let (mut cuts, mut attempts, mut failures) = (0, 0u64, 0u64);
     for n in 0..36u64 {
@@ -86,7 +86,7 @@ async fn settlement_cut_off_at_its_commit_counts_once_after_a_repeat() {
             let commit = attempted(&store, &before, ending, now).await;
             let cut = CUTS[usize::try_from(n).unwrap() % 3];
             proxy.cut_next(cut);
-            let tries = insist(&store, &holding, &commit).await;
+            let tries = insist(&store, &leases, &commit).await;
             assert_eq!(tries, 2, "{cut:?}: once in vain, once to be sure");
             cuts += 1;
             attempts += 1;

@@ -62,14 +62,14 @@ async fn erased_payload_is_in_no_table_and_two_nodes_erase_it_once() {
             ending: ending.clone(),
         }),
     };
-    let holding = [one.hold_shards().await.unwrap(), two.hold_shards().await.unwrap()];
+    let leases = [one.hold_shards().await.unwrap(), two.hold_shards().await.unwrap()];
     for delivery in &owed {
         let shard = delivery.destination.shard();
         let commit = Commit { deliveries: vec![change(delivery)], ..Commit::default() };
-        if holding[0].has(shard) {
-            one.settle(&holding[0], commit).await.unwrap();
+        if leases[0].has(shard) {
+            one.settle(&leases[0], commit).await.unwrap();
         } else {
-            two.settle(&holding[1], commit).await.unwrap();
+            two.settle(&leases[1], commit).await.unwrap();
         }
     }
     assert!(rows_with_the_marker(&server, "erasing") >= 3, "the event and two attempts");

@@ -26,9 +26,9 @@ async fn every_combination_of_filters_is_read_in_the_order_of_an_index() {
         }
         store.accept(vec![new]).await.unwrap();
     }
-    let holding = store.hold_shards().await.unwrap();
+    let leases = store.hold_shards().await.unwrap();
     let commit = Commit { deliveries: changes, ..Commit::default() };
-    store.settle(&holding, commit).await.unwrap();
+    store.settle(&leases, commit).await.unwrap();
     server.sql("plans", "ANALYZE postrider.deliveries_open; ANALYZE postrider.deliveries_done");
     let states = [None, Some(StateName::Queued), Some(StateName::Waiting)]
         .into_iter()

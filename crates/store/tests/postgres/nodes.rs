@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_domain::attempt::{Ending, Turn};
-use postrider_domain::circuit::Hold;
+use postrider_domain::circuit::Suspension;
 use postrider_domain::delivery::Delivery;
 use postrider_domain::destination::Destination;
 use postrider_domain::policy::Policy;
@@ -62,7 +62,7 @@ pub(crate) async fn attempted(
     let place = destination(store, delivery).await;
     let turn = delivery.turn().unwrap_or(Turn::Probe);
     let done = samples::finished(now, ending);
-    let settled = settle(delivery, &place, turn, done, now, Hold::Released, &Policy::default());
+    let settled = settle(delivery, &place, turn, done, now, Suspension::Off, &Policy::default());
     Commit {
         deliveries: vec![DeliveryChange {
             before: delivery.state.name(),

@@ -37,13 +37,13 @@ async fn accept(store: &PostgresStore, n: u64) -> bool {
 async fn deliver(store: &PostgresStore, n: u64) {
     loop {
         let settled = async {
-            let holding = store.hold_shards().await?;
+            let leases = store.hold_shards().await?;
             let found = store.delivery(&acme(), delivery_id(n)).await?.unwrap();
             if found.state.name() == StateName::Delivered {
                 return Ok(());
             }
             let commit = attempted(store, &found, answered(200), at(9_000)).await;
-            store.settle(&holding, commit).await
+            store.settle(&leases, commit).await
         };
         match settled.await {
             Ok(()) => return,

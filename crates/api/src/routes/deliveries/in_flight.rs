@@ -21,10 +21,13 @@ pub(super) async fn list(
     let below = page.cursor.as_ref().map(|Cursor(text)| text.parse()).transpose();
     let below: Option<DeliveryId> = below.map_err(|_| bad_cursor())?;
     // One more than asked for, to learn whether there is a next page.
-    let mut flying = state.engine().flying(&caller.tenant, filter, below, page.limit + 1).await?;
-    let has_more = flying.len() > page.limit;
-    flying.truncate(page.limit);
-    let last = flying.last().filter(|_| has_more);
+    let mut in_flight =
+        state.engine().list_in_flight(&caller.tenant, filter, below, page.limit + 1).await?;
+    let has_more = in_flight.len() > page.limit;
+    in_flight.truncate(page.limit);
+    let last = in_flight.last().filter(|_| has_more);
     let next = last.map(|delivery| Cursor(delivery.id.to_string()));
-    Ok(List::of(asked, Page { items: flying, next }, |delivery| DeliveryView::of(&delivery, true)))
+    Ok(List::of(asked, Page { items: in_flight, next }, |delivery| {
+        DeliveryView::of(&delivery, true)
+    }))
 }

@@ -132,7 +132,7 @@ impl Intake for InstrumentedStore {
 
 #[async_trait]
 impl Work for InstrumentedStore {
-    async fn settle(&self, holding: &ShardLeases, commit: Commit) -> Result<(), StoreError> {
+    async fn settle(&self, leases: &ShardLeases, commit: Commit) -> Result<(), StoreError> {
         let with_attempt = (commit.deliveries.iter())
             .filter_map(|change| Some((&change.delivery, change.attempt.as_ref()?)));
         let attempts: Vec<(Turn, &'static str, Duration)> = (with_attempt.clone())
@@ -150,7 +150,7 @@ impl Work for InstrumentedStore {
             .collect();
         let (endings, dead) = endings(&commit, self.alerts.is_some());
         let began = instant();
-        let result = self.store.settle(holding, commit).await;
+        let result = self.store.settle(leases, commit).await;
         if result.is_err() {
             self.metrics.store_failed("settle");
             return result;
@@ -167,11 +167,11 @@ impl Work for InstrumentedStore {
 
     async fn queued(
         &self,
-        holding: &ShardLeases,
+        leases: &ShardLeases,
         after: Option<DueMark>,
         limit: usize,
     ) -> Result<Vec<Delivery>, StoreError> {
-        self.store.queued(holding, after, limit).await
+        self.store.queued(leases, after, limit).await
     }
 
     async fn queued_of(
@@ -185,12 +185,12 @@ impl Work for InstrumentedStore {
 
     async fn due(
         &self,
-        holding: &ShardLeases,
+        leases: &ShardLeases,
         after: Option<DueMark>,
         until: Timestamp,
         limit: usize,
     ) -> Result<Vec<Delivery>, StoreError> {
-        self.store.due(holding, after, until, limit).await
+        self.store.due(leases, after, until, limit).await
     }
 
     async fn waiting_of(
@@ -249,9 +249,9 @@ impl Configuration for InstrumentedStore {
 
     async fn held_destinations(
         &self,
-        holding: &ShardLeases,
+        leases: &ShardLeases,
     ) -> Result<Vec<DestinationRecord>, StoreError> {
-        let result = self.store.held_destinations(holding).await;
+        let result = self.store.held_destinations(leases).await;
         self.hosts.remember(result.iter().flatten());
         for destination in result.iter().flatten() {
             self.metrics.destination_is(Standing {

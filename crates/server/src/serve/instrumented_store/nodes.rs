@@ -5,7 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use postrider_domain::ids::TenantId;
 use postrider_store::{
-    Acceptance, Accepted, Changes, Hint, Letter, Member, Nodes, ShardLeases, ShardSet, StoreError,
+    Acceptance, Accepted, Changes, Hint, Member, Nodes, PeerMessage, ShardLeases, ShardSet,
+    StoreError,
 };
 use tokio::sync::broadcast;
 
@@ -23,7 +24,7 @@ impl Nodes for InstrumentedStore {
 
     async fn hold_and_keep(&self) -> Result<(ShardLeases, ShardSet), StoreError> {
         let result = self.store.hold_and_keep().await;
-        self.shard_log.tell(self.store.node(), result.as_ref().map(|(holding, _)| holding));
+        self.shard_log.tell(self.store.node(), result.as_ref().map(|(leases, _)| leases));
         result
     }
 
@@ -63,12 +64,12 @@ impl Nodes for InstrumentedStore {
         self.store.members().await
     }
 
-    async fn send_letters(&self, letters: &[Letter]) -> Result<(), StoreError> {
-        self.store.send_letters(letters).await
+    async fn send_messages(&self, messages: &[PeerMessage]) -> Result<(), StoreError> {
+        self.store.send_messages(messages).await
     }
 
-    async fn take_letters(&self) -> Result<Vec<Letter>, StoreError> {
-        self.store.take_letters().await
+    async fn take_messages(&self) -> Result<Vec<PeerMessage>, StoreError> {
+        self.store.take_messages().await
     }
 
     async fn claim(&self, name: &str, value: &[u8]) -> Result<Vec<u8>, StoreError> {

@@ -323,17 +323,17 @@ impl Metrics {
     pub(super) fn count_destinations(
         &self,
         named: impl Iterator<Item = DestinationId>,
-        holding: &ShardLeases,
+        leases: &ShardLeases,
     ) {
         let not_enabled = {
             let mut state = self.state();
-            state.not_enabled.retain(|destination, _| holding.has(destination.shard()));
+            state.not_enabled.retain(|destination, _| leases.has(destination.shard()));
             state.not_enabled.clone()
         };
         // Counted without the lock, so that no settlement waits for it.
         let mut counts = DestinationCounts::default();
         let mut standing = Vec::new();
-        for destination in named.filter(|destination| holding.has(destination.shard())) {
+        for destination in named.filter(|destination| leases.has(destination.shard())) {
             counts.all += 1;
             let Some(found) = not_enabled.get(&destination) else { continue };
             match found.state {

@@ -43,7 +43,7 @@ fn a_histogram_is_cumulative() {
     }
 }
 
-fn holding(shards: std::ops::RangeInclusive<u8>) -> ShardLeases {
+fn leases(shards: std::ops::RangeInclusive<u8>) -> ShardLeases {
     ShardLeases { shards: shards.map(|shard| (Shard(shard), Epoch(1))).collect() }
 }
 
@@ -73,15 +73,15 @@ fn destinations_of_a_shard_that_moved_are_counted_by_its_new_owner_alone() {
     for destination in &all {
         old.destination_is(standing(*destination, DestinationState::Disabled));
     }
-    old.count_destinations(all.iter().copied(), &holding(0..=255));
+    old.count_destinations(all.iter().copied(), &leases(0..=255));
     assert_eq!(counted(&old), [0, 100, 0]);
 
     // Half of the shards move. Their new owner reads the destinations from the store.
-    let moved = holding(128..=255);
+    let moved = leases(128..=255);
     for destination in all.iter().filter(|destination| moved.has(destination.shard())) {
         new.destination_is(standing(*destination, DestinationState::Disabled));
     }
-    old.count_destinations(all.iter().copied(), &holding(0..=127));
+    old.count_destinations(all.iter().copied(), &leases(0..=127));
     new.count_destinations(all.iter().copied(), &moved);
     let (left, gained) = (counted(&old)[1], counted(&new)[1]);
     assert_eq!(left + gained, 100, "{left} and {gained}");
@@ -94,11 +94,11 @@ fn a_destination_that_no_subscription_names_is_not_counted() {
     let all = destinations();
     let metrics = Metrics::default();
     metrics.destination_is(standing(all[0], DestinationState::Frozen));
-    metrics.count_destinations(all.iter().copied(), &holding(0..=255));
+    metrics.count_destinations(all.iter().copied(), &leases(0..=255));
     assert_eq!(counted(&metrics), [99, 0, 1]);
-    metrics.count_destinations(all[2..].iter().copied(), &holding(0..=255));
+    metrics.count_destinations(all[2..].iter().copied(), &leases(0..=255));
     assert_eq!(counted(&metrics), [98, 0, 0]);
-    metrics.count_destinations(all.iter().copied(), &holding(0..=255));
+    metrics.count_destinations(all.iter().copied(), &leases(0..=255));
     assert_eq!(counted(&metrics), [99, 0, 1], "it is still frozen when it is named again");
     metrics.destination_is(standing(all[0], DestinationState::Enabled));
     assert!(metrics.state().not_enabled.is_empty());
@@ -145,7 +145,7 @@ fn only_the_ten_worst_destinations_are_shown() {
             ..standing(*destination, DestinationState::Disabled)
         });
     }
-    metrics.count_destinations(all.iter().copied(), &holding(0..=255));
+    metrics.count_destinations(all.iter().copied(), &leases(0..=255));
     let page = metrics.render();
     let shown: Vec<&str> = page
         .lines()

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use postrider_domain::circuit::Hold;
+use postrider_domain::circuit::Suspension;
 use postrider_domain::delivery::{CancelReason, Delivery, StateName};
 use postrider_domain::event::Event;
 use postrider_domain::ids::TenantId;
@@ -149,7 +149,7 @@ impl Dice {
                 self.pass_time();
                 let policy = Policy::default();
                 let now = self.now;
-                let settled = settle(&delivery, &place, turn, done, now, Hold::Released, &policy);
+                let settled = settle(&delivery, &place, turn, done, now, Suspension::Off, &policy);
                 commit = commit_of(settled, &delivery);
             }
         }

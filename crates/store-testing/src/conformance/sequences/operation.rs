@@ -52,20 +52,20 @@ pub(super) async fn perform(operation: &Operation, store: &dyn Store) -> Vec<Str
         Operation::Remove(tenant, id) => answer(store.remove_subscription(tenant, *id).await),
         Operation::Accept(batch) => answer(store.accept(batch.clone()).await),
         Operation::Settle(parity, commit) => {
-            let holding = holding(store, *parity).await;
-            answer(store.settle(&holding, commit.clone()).await)
+            let leases = leases(store, *parity).await;
+            answer(store.settle(&leases, commit.clone()).await)
         }
         Operation::PutReplay(job) => answer(store.put_replay(job).await),
         Operation::Candidates(job, limit) => {
             lines(store.replay_candidates(job, *limit).await.unwrap())
         }
         Operation::Queued(parity, after, limit) => {
-            let holding = holding(store, *parity).await;
-            lines(store.queued(&holding, *after, *limit).await.unwrap())
+            let leases = leases(store, *parity).await;
+            lines(store.queued(&leases, *after, *limit).await.unwrap())
         }
         Operation::Due(parity, after, until, limit) => {
-            let holding = holding(store, *parity).await;
-            lines(store.due(&holding, *after, *until, *limit).await.unwrap())
+            let leases = leases(store, *parity).await;
+            lines(store.due(&leases, *after, *until, *limit).await.unwrap())
         }
         Operation::WaitingOf(destination, order, limit) => {
             lines(store.waiting_of(*destination, *order, *limit).await.unwrap())
@@ -94,10 +94,10 @@ fn answer<T: Debug>(answer: Result<T, StoreError>) -> Vec<String> {
     }]
 }
 
-async fn holding(store: &dyn Store, parity: Option<u8>) -> ShardLeases {
-    let mut holding = store.hold_shards().await.unwrap();
-    holding.shards.retain(|(Shard(n), _)| parity.is_none_or(|parity| n % 2 == parity));
-    holding
+async fn leases(store: &dyn Store, parity: Option<u8>) -> ShardLeases {
+    let mut leases = store.hold_shards().await.unwrap();
+    leases.shards.retain(|(Shard(n), _)| parity.is_none_or(|parity| n % 2 == parity));
+    leases
 }
 
 async fn walk_deliveries(

@@ -380,15 +380,15 @@ impl Configuration for EmbeddedStore {
 
     async fn held_destinations(
         &self,
-        holding: &ShardLeases,
+        leases: &ShardLeases,
     ) -> Result<Vec<DestinationRecord>, StoreError> {
-        let holding = holding.clone();
+        let leases = leases.clone();
         self.read(move |guard| {
             let mut found = guard.main(|connection, path| {
                 let make = rows::destination_of;
                 rows::all(connection, path, "destinations", DESTINATION, [], make)
             })?;
-            found.retain(|destination| holding.has(destination.id.shard()));
+            found.retain(|destination| leases.has(destination.id.shard()));
             Ok(found)
         })
         .await

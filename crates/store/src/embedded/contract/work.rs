@@ -28,12 +28,12 @@ use crate::records::{Commit, DueMark, ShardLeases, WaitingOrder};
 impl Work for EmbeddedStore {
     async fn queued(
         &self,
-        holding: &ShardLeases,
+        leases: &ShardLeases,
         after: Option<DueMark>,
         limit: usize,
     ) -> Result<Vec<Delivery>, StoreError> {
         let sql = "WHERE (created_at, id) > (?1, ?2) ORDER BY created_at, id";
-        self.take(&FRESH, sql, mark(after), Some(holding.clone()), limit).await
+        self.take(&FRESH, sql, mark(after), Some(leases.clone()), limit).await
     }
 
     async fn queued_of(
@@ -51,7 +51,7 @@ impl Work for EmbeddedStore {
 
     async fn due(
         &self,
-        holding: &ShardLeases,
+        leases: &ShardLeases,
         after: Option<DueMark>,
         until: Timestamp,
         limit: usize,
@@ -60,7 +60,7 @@ impl Work for EmbeddedStore {
             WHERE (due_at, id) > (?1, ?2) AND due_at <= ?3 ORDER BY due_at, id";
         let mut values = mark(after);
         values.push(Value::Integer(until.as_unix_ms()));
-        self.take(&WAITING, sql, values, Some(holding.clone()), limit).await
+        self.take(&WAITING, sql, values, Some(leases.clone()), limit).await
     }
 
     async fn waiting_of(
@@ -121,11 +121,11 @@ impl Work for EmbeddedStore {
         self.read(read(wanted)).await
     }
 
-    async fn settle(&self, holding: &ShardLeases, commit: Commit) -> Result<(), StoreError> {
+    async fn settle(&self, leases: &ShardLeases, commit: Commit) -> Result<(), StoreError> {
         let of_deliveries = commit.deliveries.iter().map(|change| change.delivery.destination);
         let of_destinations = commit.destinations.iter().map(|change| change.id);
         for shard in of_deliveries.chain(of_destinations).map(|id| id.shard()) {
-            if !is_held(holding, shard) {
+            if !is_held(leases, shard) {
                 return Err(StoreError::Fenced { shard });
             }
         }
@@ -137,9 +137,9 @@ impl Work for EmbeddedStore {
     }
 }
 
-fn is_held(holding: &ShardLeases, shard: Shard) -> bool {
-    let place = holding.shards.binary_search_by_key(&shard, |(held, _)| *held);
-    place.is_ok_and(|place| holding.shards.get(place).is_some_and(|(_, epoch)| *epoch == EPOCH))
+fn is_held(leases: &ShardLeases, shard: Shard) -> bool {
+    let place = leases.shards.binary_search_by_key(&shard, |(held, _)| *held);
+    place.is_ok_and(|place| leases.shards.get(place).is_some_and(|(_, epoch)| *epoch == EPOCH))
 }
 
 /// A mark as parameters of a query; without a mark, values that sort before every row.
@@ -168,17 +168,17 @@ fn find_events(
 }
 
 impl EmbeddedStore {
-    /// Reads the first rows of a lane by one of its indexes, only of the shards of `holding`.
+    /// Reads the first rows of a lane by one of its indexes, only of the shards of `leases`.
     async fn take(
         &self,
         lane: &'static str,
         sql: &'static str,
         values: Vec<Value>,
-        holding: Option<ShardLeases>,
+        leases: Option<ShardLeases>,
         limit: usize,
     ) -> Result<Vec<Delivery>, StoreError> {
         let is_wanted = move |delivery: &Delivery| {
-            holding.as_ref().is_none_or(|holding| holding.has(delivery.destination.shard()))
+            leases.as_ref().is_none_or(|leases| leases.has(delivery.destination.shard()))
         };
         self.read(first_of(lane, sql, values, is_wanted, limit)).await
     }

@@ -116,7 +116,7 @@ impl Spares {
         header: &SegmentHeader,
         may_use_reserve: bool,
     ) -> Result<Segment, Trouble> {
-        let held_back = if may_use_reserve { 0 } else { self.reserve };
+        let reserved = if may_use_reserve { 0 } else { self.reserve };
         let mut prepared = Ok(());
         while prepared.is_ok() && self.ready.len() <= self.reserve {
             prepared = self.prepare_one();
@@ -124,7 +124,7 @@ impl Spares {
         if let Err(trouble @ Trouble::Sync(_)) = prepared {
             return Err(trouble);
         }
-        if self.ready.len() <= held_back {
+        if self.ready.len() <= reserved {
             return Err(prepared.err().unwrap_or(Trouble::Full));
         }
         self.sync_names()?;

@@ -107,7 +107,7 @@ impl EmbeddedStore {
         let (cancelled, unknown) = (count(lost.len()), count(stale.len()));
         let stale = stale.into_iter().map(|one| (StateName::Cancelled, one));
         let all: Vec<_> = lost.into_iter().chain(stale).collect();
-        let holding = self.hold_shards().await?;
+        let leases = self.hold_shards().await?;
         for some in all.chunks(TOGETHER) {
             let change = |(before, delivery): &(StateName, Delivery)| {
                 let state = DeliveryState::Cancelled { at: now, reason: CancelReason::Asked };
@@ -115,7 +115,7 @@ impl EmbeddedStore {
                 DeliveryChange { before: *before, delivery, attempt: None }
             };
             let deliveries = some.iter().map(change).collect();
-            self.settle(&holding, Commit { deliveries, ..Commit::default() }).await?;
+            self.settle(&leases, Commit { deliveries, ..Commit::default() }).await?;
         }
         Ok((cancelled, unknown))
     }

@@ -61,9 +61,9 @@ async fn fill(store: &EmbeddedStore) {
         }
         store.accept(batch).await.unwrap();
     }
-    let holding = store.hold_shards().await.unwrap();
+    let leases = store.hold_shards().await.unwrap();
     let commit = Commit { deliveries: changes, ..Commit::default() };
-    store.settle(&holding, commit).await.unwrap();
+    store.settle(&leases, commit).await.unwrap();
 }
 
 fn filters() -> Vec<DeliveryFilter> {

@@ -36,7 +36,7 @@ const CHANGES_MAX: usize = 4_000;
 
 /// One caller's commit.
 pub(super) struct Request {
-    holding: ShardLeases,
+    leases: ShardLeases,
     commit: Commit,
     answer: oneshot::Sender<Result<(), StoreError>>,
 }
@@ -44,7 +44,7 @@ pub(super) struct Request {
 /// Passes a commit to the task and waits for the answer.
 pub(super) async fn settle(
     line: &mpsc::Sender<Request>,
-    holding: &ShardLeases,
+    leases: &ShardLeases,
     commit: Commit,
 ) -> Result<(), StoreError> {
     let Commit { deliveries, destinations, replay } = &commit;
@@ -53,7 +53,7 @@ pub(super) async fn settle(
     }
     let (answer, answered) = oneshot::channel();
     let gone = || StoreError::Stopped("it was closed".into());
-    let request = Request { holding: holding.clone(), commit, answer };
+    let request = Request { leases: leases.clone(), commit, answer };
     line.send(request).await.map_err(|_| gone())?;
     answered.await.map_err(|_| gone())?
 }
@@ -152,7 +152,7 @@ impl Core {
         let mut plan = write::Plan::default();
         let mut answers = Vec::with_capacity(requests.len());
         for request in requests {
-            let judged = found.judge(&request.holding, &request.commit);
+            let judged = found.judge(&request.leases, &request.commit);
             answers.push(judged.map(|fresh| plan.add(&request.commit, &fresh, &found)));
         }
         if plan.is_empty() {
@@ -364,8 +364,8 @@ impl Found {
 
     /// The changes of a commit that are to be written; an error if the commit does not fit the
     /// stored state.
-    fn judge(&self, holding: &ShardLeases, commit: &Commit) -> Result<Fresh, StoreError> {
-        let held: HashMap<Shard, Epoch> = holding.shards.iter().copied().collect();
+    fn judge(&self, leases: &ShardLeases, commit: &Commit) -> Result<Fresh, StoreError> {
+        let held: HashMap<Shard, Epoch> = leases.shards.iter().copied().collect();
         let is_held = |shard: &Shard| {
             held.get(shard).is_some_and(|epoch| self.epochs.get(shard) == Some(epoch))
         };

@@ -24,7 +24,7 @@ fn id() -> DestinationId {
 }
 
 /// A world with one destination that had one delivery and was evicted.
-async fn at_rest(options: Options) -> World {
+async fn with_evicted_destinations(options: Options) -> World {
     let mut world = World::with(Policy::default(), options).await;
     world.subscribe(URL).await;
     world.send().await;
@@ -35,7 +35,7 @@ async fn at_rest(options: Options) -> World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn destinations_at_rest_leave_memory_and_come_back_when_something_is_owed() {
+async fn idle_destinations_leave_memory_and_come_back_when_something_is_owed() {
     let mut world = World::new().await;
     let url = |n: usize| format!("https://hooks{n}.example.com/in");
     for n in 0..50 {
@@ -47,7 +47,7 @@ async fn destinations_at_rest_leave_memory_and_come_back_when_something_is_owed(
         let mut one = event("1");
         one.kind = format!("task.n{n}").parse().unwrap();
         world.engine.ingest(&tenant(), vec![one]).await.unwrap();
-        world.rest().await;
+        world.run_ready_tasks().await;
     };
     for n in 0..50 {
         send(n).await;
@@ -100,7 +100,7 @@ async fn one_against_which_failures_stand_stays() {
 #[tokio::test(start_paused = true)]
 async fn more_than_waits_for_a_destination_at_rest_is_read_back() {
     let options = Options { handover_deliveries_max: 300, ..Options::default() };
-    let world = at_rest(options).await;
+    let world = with_evicted_destinations(options).await;
     for _ in 0..3 {
         // Some deliveries are handed over and some are not.
         let batches = (0..5).map(|_| {
@@ -119,10 +119,10 @@ async fn more_than_waits_for_a_destination_at_rest_is_read_back() {
 
 #[tokio::test(start_paused = true)]
 async fn commands_on_an_evicted_destination_work() {
-    let world = at_rest(Options::default()).await;
+    let world = with_evicted_destinations(Options::default()).await;
     let delivery = world.deliveries().await.remove(0).id;
     world.engine.replay(&tenant(), delivery).await.unwrap();
-    world.rest().await;
+    world.run_ready_tasks().await;
     assert_eq!(world.script.sent().len(), 1, "replayed");
     world.pass(WHILE).await;
     assert_eq!(in_memory(&world).await, 0);
@@ -150,7 +150,7 @@ async fn commands_on_an_evicted_destination_work() {
 
 #[tokio::test(start_paused = true)]
 async fn delivery_cancelled_while_its_destination_is_read_stays_cancelled() {
-    let world = at_rest(Options::default()).await;
+    let world = with_evicted_destinations(Options::default()).await;
     world.engine.ingest(&tenant(), vec![event("1"); 3]).await.unwrap();
     world.script.set(URL, FAIL);
     let subscription = world.deliveries().await[0].subscription;

@@ -45,7 +45,7 @@ async fn a_shard_leaves_when_what_is_in_flight_is_settled() {
     assert_eq!(world.script.sent_to(STAYS).len(), 25, "elsewhere all goes on");
     assert_eq!(world.store.elsewhere(), ShardSet::default(), "something is still in flight");
     world.script.open_gate();
-    world.rest().await;
+    world.run_ready_tasks().await;
     held_anew(&world).await;
     assert_eq!(world.store.elsewhere(), shard_of(LEAVES));
     let delivered = world.count(StateName::Delivered).await;
@@ -77,7 +77,7 @@ async fn shard_whose_hand_over_is_withdrawn_continues() {
     held_anew(&world).await;
     world.script.set(LEAVES, OK);
     world.script.open_gate();
-    world.rest().await;
+    world.run_ready_tasks().await;
     assert_eq!(world.store.elsewhere(), ShardSet::default(), "it was never given back");
     assert_eq!(world.count(StateName::Delivered).await, 40);
     assert!(world.script.sent_to(LEAVES).len() == 20 && in_flight < 20);

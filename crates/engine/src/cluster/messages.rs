@@ -10,7 +10,7 @@ use std::time::Duration;
 use postrider_domain::delivery::{StateName, WrongState};
 use postrider_domain::ids::{DeliveryId, DestinationId, ReplayId, TenantId};
 use postrider_domain::time::Timestamp;
-use postrider_store::{Letter, Store};
+use postrider_store::{PeerMessage, Store};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
@@ -20,7 +20,7 @@ use crate::handle::{CommandError, EngineHandle};
 
 /// A request of one node to another.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) enum Question {
+pub(crate) enum PeerRequest {
     Enable {
         tenant: TenantId,
         destination: DestinationId,
@@ -74,7 +74,8 @@ pub(crate) enum Question {
         tenant: Option<TenantId>,
     },
     /// List a tenant's deliveries in flight, newest first.
-    Flying {
+    #[serde(rename = "Flying")]
+    ListInFlight {
         tenant: TenantId,
         below: Option<DeliveryId>,
         limit: usize,
@@ -83,12 +84,19 @@ pub(crate) enum Question {
 
 /// The answer to a request.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) enum Answer {
+pub(crate) enum PeerAnswer {
     Done,
     Flags(Vec<bool>),
-    Flying(Vec<DeliveryId>),
-    Overlay { queued: u64, waiting: u64 },
-    Replayed { count: u64, moved: Vec<DeliveryId> },
+    #[serde(rename = "Flying")]
+    InFlight(Vec<DeliveryId>),
+    Overlay {
+        queued: u64,
+        waiting: u64,
+    },
+    Replayed {
+        count: u64,
+        moved: Vec<DeliveryId>,
+    },
     Refused(Refusal),
 }
 
@@ -161,25 +169,26 @@ impl Refusal {
 /// The contents of a message.
 #[derive(Serialize, Deserialize)]
 enum Body {
-    Question(Question),
+    #[serde(rename = "Question")]
+    Request(PeerRequest),
     /// The answer to the request with this identifier.
-    Answer([u8; 16], Answer),
+    Answer([u8; 16], PeerAnswer),
 }
 
 /// Sends and receives messages.
-pub(crate) struct Post {
+pub(crate) struct Mailbox {
     store: Arc<dyn Store>,
     entropy: Arc<dyn Entropy>,
     me: String,
-    waiting: Mutex<HashMap<[u8; 16], oneshot::Sender<Answer>>>,
+    waiting: Mutex<HashMap<[u8; 16], oneshot::Sender<PeerAnswer>>>,
 }
 
-impl Post {
+impl Mailbox {
     /// The mailbox of this node; `None` if the store is for one node only.
-    pub(crate) fn new(store: &Arc<dyn Store>, entropy: &Arc<dyn Entropy>) -> Option<Arc<Post>> {
+    pub(crate) fn new(store: &Arc<dyn Store>, entropy: &Arc<dyn Entropy>) -> Option<Arc<Mailbox>> {
         let me = store.node()?.to_owned();
         let (store, entropy) = (Arc::clone(store), Arc::clone(entropy));
-        Some(Arc::new(Post { store, entropy, me, waiting: Mutex::default() }))
+        Some(Arc::new(Mailbox { store, entropy, me, waiting: Mutex::default() }))
     }
 
     /// The name of this node.
@@ -191,15 +200,15 @@ impl Post {
     pub(crate) async fn ask(
         &self,
         to: &str,
-        question: Question,
+        request: PeerRequest,
         within: Duration,
-    ) -> Option<Answer> {
-        let letter = self.letter(to, &Body::Question(question))?;
+    ) -> Option<PeerAnswer> {
+        let message = self.message(to, &Body::Request(request))?;
         let (reply, answer) = oneshot::channel();
-        self.waiting().insert(letter.id, reply);
-        let id = letter.id;
+        self.waiting().insert(message.id, reply);
+        let id = message.id;
         let asked = async {
-            self.store.send_letters(&[letter]).await.ok()?;
+            self.store.send_messages(&[message]).await.ok()?;
             answer.await.ok()
         };
         let answer = tokio::time::timeout(within, asked).await.ok().flatten();
@@ -210,17 +219,17 @@ impl Post {
     /// Takes the received messages: answers go to the waiting callers, requests are answered.
     pub(crate) async fn take(self: Arc<Self>, engine: &EngineHandle) {
         // After an error the messages are taken at the next poll.
-        let Ok(letters) = self.store.take_letters().await else { return };
-        for letter in letters {
-            match serde_json::from_str(&letter.body) {
+        let Ok(messages) = self.store.take_messages().await else { return };
+        for message in messages {
+            match serde_json::from_str(&message.body) {
                 Ok(Body::Answer(id, answer)) => {
                     let waiting = self.waiting().remove(&id);
                     // The caller may have gone away.
                     drop(waiting.map(|waiting| waiting.send(answer)));
                 }
-                Ok(Body::Question(question)) => {
-                    let (post, engine) = (Arc::clone(&self), engine.clone());
-                    tokio::spawn(async move { post.answer(&engine, letter, question).await });
+                Ok(Body::Request(request)) => {
+                    let (mailbox, engine) = (Arc::clone(&self), engine.clone());
+                    tokio::spawn(async move { mailbox.answer(&engine, message, request).await });
                 }
                 // A node of another version sent a request that is not known here.
                 Err(_) => {}
@@ -228,25 +237,43 @@ impl Post {
         }
     }
 
-    async fn answer(&self, engine: &EngineHandle, asked: Letter, question: Question) {
-        let answer = match engine.answer(question).await {
+    async fn answer(&self, engine: &EngineHandle, asked: PeerMessage, request: PeerRequest) {
+        let answer = match engine.answer(request).await {
             Ok(answer) => answer,
-            Err(error) => Answer::Refused(Refusal::of(&error)),
+            Err(error) => PeerAnswer::Refused(Refusal::of(&error)),
         };
-        if let Some(letter) = self.letter(&asked.from, &Body::Answer(asked.id, answer)) {
+        if let Some(message) = self.message(&asked.from, &Body::Answer(asked.id, answer)) {
             // If the answer is lost, the other node asks again.
-            drop(self.store.send_letters(&[letter]).await);
+            drop(self.store.send_messages(&[message]).await);
         }
     }
 
-    fn letter(&self, to: &str, body: &Body) -> Option<Letter> {
+    fn message(&self, to: &str, body: &Body) -> Option<PeerMessage> {
         let mut id = [0; 16];
         self.entropy.fill(&mut id);
         let body = serde_json::to_string(body).ok()?;
-        Some(Letter { id, from: self.me.clone(), to: to.to_owned(), body })
+        Some(PeerMessage { id, from: self.me.clone(), to: to.to_owned(), body })
     }
 
-    fn waiting(&self) -> MutexGuard<'_, HashMap<[u8; 16], oneshot::Sender<Answer>>> {
+    fn waiting(&self) -> MutexGuard<'_, HashMap<[u8; 16], oneshot::Sender<PeerAnswer>>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_keep_the_names_that_nodes_of_earlier_versions_know() {
+        let (tenant, delivery) = (TenantId::default_tenant(), DeliveryId::from_bytes([1; 16]));
+        let request = PeerRequest::ListInFlight { tenant, below: None, limit: 7 };
+        assert_eq!(
+            serde_json::to_string(&Body::Request(request)).unwrap(),
+            r#"{"Question":{"Flying":{"tenant":"default","below":null,"limit":7}}}"#
+        );
+        let answer = Body::Answer([0; 16], PeerAnswer::InFlight(vec![delivery]));
+        let answer = serde_json::to_value(answer).unwrap();
+        assert_eq!(answer["Answer"][1]["Flying"][0], serde_json::to_value(delivery).unwrap());
     }
 }
