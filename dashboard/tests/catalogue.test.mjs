@@ -27,7 +27,10 @@ const inDialog = (name) => page.getByRole('dialog').getByRole('button', { name, 
 const status = async (path) => (await fetch(`${server.base}/v1/${path}`, { headers: { authorization: `Bearer ${server.key}` } })).status;
 
 test('a schema that cannot be used is refused at its field', async () => {
-  await go(page, '/event-types');
+  await page.keyboard.press('Control+k');
+  await page.getByRole('combobox', { name: 'Command' }).fill('event types');
+  await page.keyboard.press('Enter');
+  await page.waitForFunction(() => location.hash === '#/event-types');
   await page.getByText('No event types yet').waitFor();
   await page.getByRole('link', { name: 'New event type' }).click();
   await page.getByLabel('Name: words joined by dots').fill('task.updated');

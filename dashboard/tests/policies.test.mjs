@@ -44,6 +44,7 @@ test('a subscription is created with a name, an own identifier, metadata and a p
   await page.getByLabel(/^Number of retries/).fill('3');
   await page.getByText('3 retries, the last one 35 min after the first attempt.').waitFor();
   await field('Deadline of an attempt').fill('10');
+  await page.getByLabel('At most so many requests per second').fill('12.5');
   await page.getByLabel('What died of an outage is').selectOption('replay');
   assert.deepEqual(await axe(page), []);
   await button('Create the subscription').click();
@@ -51,6 +52,7 @@ test('a subscription is created with a name, an own identifier, metadata and a p
   id = (await page.evaluate(() => location.hash)).split('/').at(-1);
   const made = await server.get(`subscriptions/${id}`);
   assert.deepEqual([made.name, made.uid, made.description, made.metadata], ['Warehouse', 'warehouse-7', 'Orders for Lyon', { team: 'logistics' }]);
+  assert.equal(made.rate_limit, 12.5);
   assert.deepEqual(made.policy, {
     retry: { unit_seconds: 300, max: 3 },
     attempt: { deadline_seconds: 10 },
@@ -65,7 +67,7 @@ test('the page says what holds and where it comes from', async () => {
   assert.deepEqual((await row('Deadline of an attempt'))[1], 'this subscription');
   assert.deepEqual(await row('What died of an outage is'), ['replayed when the destination is enabled again', 'this subscription']);
   assert.deepEqual(await row('After an outage, what waits is sent'), ['at its slots', 'the server']);
-  assert.deepEqual(await row('Requests to the URL'), ['no limit of their own', 'the server']);
+  assert.deepEqual(await row('Requests to the URL'), ['at most 12.5 a second', 'this subscription']);
 });
 
 test('a value of another subscription with the same URL is named, with a link to it', async () => {
