@@ -50,6 +50,7 @@ try {
     keys: ['/settings?tab=keys', 'Reporting'],
     limits: ['/settings?tab=limits', 'Limit of the tenant'],
     'portal-links': ['/settings?tab=portal', 'Create a link'],
+    alerts: ['/settings?tab=alerts', 'told'],
     config: ['/settings?tab=config', 'retry.unit'],
     audit: ['/settings?tab=audit', 'subscription.create'],
     server: ['/settings?tab=server', 'Version'],

@@ -45,6 +45,7 @@ before(async () => {
     '/settings?tab=keys': ['first admin key', 'Reporting'],
     '/settings?tab=limits': ['Limit of the tenant', 'limits.tenant_subscriptions'],
     '/settings?tab=portal': ['Create a link', 'No portal links'],
+    '/settings?tab=alerts': ['Nobody is told'],
     '/settings?tab=config': ['retry.unit', 'command line'],
     '/settings?tab=audit': ['subscription.create', 'first admin key'],
     '/settings?tab=server': ['Version', '0.', 'embedded', 'Back everything up'],

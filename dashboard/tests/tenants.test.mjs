@@ -1,5 +1,6 @@
 // An operator looks at all tenants, opens what fails in its own tenant, and changes tenants; the effects are read through the API.
 import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
 import { after, before, test } from 'node:test';
 import { axe, go, openBrowser, openPage, signIn, violations } from './browser.mjs';
 import { startReceivers } from './receivers.mjs';
@@ -11,7 +12,9 @@ const of = (tenant) => ({ 'postrider-tenant': tenant });
 before(async () => {
   receivers = await startReceivers();
   // A fast clock, so that deliveries die soon.
-  server = await Postrider.start({ timeScale: 20_000 });
+  const secret = `whsec_${randomBytes(32).toString('base64')}`;
+  const targets = [{ name: 'ops', url: `${receivers.base}/healthy?ops`, secret }, { name: 'night', slack: `${receivers.base}/gone?night` }];
+  server = await Postrider.start({ timeScale: 20_000, settings: [`alerts.targets=${JSON.stringify(targets)}`] });
   for (const tenant of ['acme', 'globex']) {
     await server.post('tenants', { id: tenant });
     await server.call('POST', 'subscriptions', { url: `${receivers.base}/broken?${tenant}`, types: ['*'] }, of(tenant));
@@ -104,7 +107,7 @@ test('what became of a replay is counted', async () => {
   const { data: [destination] } = await server.call('GET', 'destinations', undefined, of('globex'));
   await server.call('POST', `destinations/${destination.id}/enable`, {}, of('globex'));
   await server.call('POST', 'replays', { state: 'dead' }, of('globex'));
-  for (let n = 0; n < 100 && (await server.call('GET', 'ledger', undefined, of('globex'))).delivered !== 1; n += 1) await page.waitForTimeout(100);
+  await server.until('ledger?scope=all', (ledger) => ledger.delivered === 1, 'the replayed delivery');
   await button('Count what arrived').click();
   await page.getByText('1 delivered and 0 dead since then.').waitFor();
 });
@@ -149,6 +152,17 @@ test('keys of all tenants are listed, and one is made for a named tenant', async
   await page.locator('.notice code').waitFor();
   const made = (await server.get('keys?tenant=globex')).data.find((key) => key.name === 'Acme reports');
   assert.deepEqual(made.scopes, ['ingest']);
+});
+
+test('the targets of alerts are shown and tested', async () => {
+  await go(page, '/settings?tab=alerts');
+  const before = receivers.counts.get('/healthy?ops') ?? 0;
+  await button('Test ops').click();
+  await page.locator('tr', { hasText: 'ops' }).getByText('test sent').waitFor();
+  assert.ok(receivers.counts.get('/healthy?ops') > before, 'the message arrived');
+  await button('Test night').click();
+  await page.locator('tr', { hasText: 'night' }).getByText('test failed').waitFor();
+  assert.deepEqual(await axe(page), []);
 });
 
 test('all of this broke no policy', async () => assert.deepEqual(await violations(page), []));

@@ -123,6 +123,8 @@ export const api = {
   createPortalLink: (body: T.NewPortalLink) => post<T.PortalLinkCreated>('/v1/portal-links', body),
   deletePortalLink: (id: string) => request<void>({ method: 'DELETE', path: at('portal-links', id) }),
   audit: (query: AuditQuery, signal?: AbortSignal) => get<T.List<T.AuditEntry>>('/v1/audit', query, signal),
+  alerts: (signal?: AbortSignal) => get<{ data: T.AlertTarget[] }>('/v1/alerts', {}, signal),
+  testAlerts: (target: string) => post<{ data: T.AlertTestResult[] }>('/v1/alerts/test', { target }),
   backup: (signal?: AbortSignal) => get<T.Backup>('/v1/backup', {}, signal),
   startBackup: (to: string) => post<T.Backup>('/v1/backup', { to }),
 

@@ -25,7 +25,7 @@ export const askForTenant = (ask: () => string | null) => (tenantNow = ask);
 export const whenUnauthorized = (act: () => void) => (onUnauthorized = act);
 
 /** Calls about the server, which an admin also makes while looking at all tenants. */
-const OF_THE_SERVER = new Set(['ledger', 'policy', 'session', 'simulate', 'stats', 'tenants', 'backup', 'audit', 'config', 'server']);
+const OF_THE_SERVER = new Set(['alerts', 'ledger', 'policy', 'session', 'simulate', 'stats', 'tenants', 'backup', 'audit', 'config', 'server']);
 
 /** The tenant that a request names. All tenants can be looked at by some lists; other calls then name none, or are refused. */
 function tenantOf(url: string): string | null {

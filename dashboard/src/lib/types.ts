@@ -3,6 +3,8 @@ import type { components } from '../../generated/openapi';
 
 type Schemas = components['schemas'];
 
+export type AlertTarget = Schemas['AlertTarget'];
+export type AlertTestResult = Schemas['AlertTestResult'];
 export type Attempt = Schemas['Attempt'];
 export type AuditEntry = Schemas['AuditEntry'];
 export type Backup = Schemas['Backup'];
