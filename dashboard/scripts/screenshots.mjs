@@ -2,7 +2,7 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { go, openBrowser, openPage, signIn } from '../tests/browser.mjs';
-import { makeWorld, send } from '../tests/world.mjs';
+import { enrich, makeWorld, send } from '../tests/world.mjs';
 
 const [folder, ...wanted] = process.argv.slice(2);
 if (!folder) throw new Error('say where the pictures go');
@@ -15,6 +15,7 @@ const LOOKS = {
 
 const world = await makeWorld();
 const { server } = world;
+const { described } = await enrich(world);
 let n = 9000;
 const traffic = setInterval(() => void send(server, (n += 7), 7).catch(() => {}), 400);
 const browser = await openBrowser();
@@ -33,8 +34,14 @@ try {
     events: ['/events', 'task.updated'],
     event: [`/events/${await first('events?type=task.updated&limit=1')}`, 'What matches'],
     'event-new': ['/events/new', 'Send an event'],
+    'event-flagged': ['/events/person-7-flagged', 'It was flagged'],
+    'event-types': ['/event-types', 'person.updated'],
+    'event-type': ['/event-types/person.updated', 'Schema'],
+    'event-type-new': ['/event-types/new', 'New event type'],
+    erasures: ['/erasures', 'person-8-erased'],
     subscriptions: ['/subscriptions', '/flaky'],
     subscription: [`/subscriptions/${world.subscriptions.flaky.id}`, 'Verify in the receiver'],
+    'subscription-policy': [`/subscriptions/${described.id}`, 'What holds'],
     'subscription-new': ['/subscriptions/new', 'New subscription'],
     dead: ['/dead', 'What died'],
     live: ['/live', 'seen'],
@@ -43,9 +50,16 @@ try {
     keys: ['/settings?tab=keys', 'Reporting'],
     limits: ['/settings?tab=limits', 'Limit of the tenant'],
     'portal-links': ['/settings?tab=portal', 'Create a link'],
+    alerts: ['/settings?tab=alerts', 'told'],
     config: ['/settings?tab=config', 'retry.unit'],
     audit: ['/settings?tab=audit', 'subscription.create'],
     server: ['/settings?tab=server', 'Version'],
+    // All tenants together; those that come after stay with them.
+    'all-overview': ['/overview?tenant=*', 'of all tenants'],
+    'all-destinations': ['/destinations?tenant=*', 'acme'],
+    'all-deliveries': ['/deliveries?tenant=*', 'default'],
+    'all-dead': ['/dead?tenant=*', 'What died'],
+    'all-keys': ['/settings?tab=keys&tenant=*', 'Reporting'],
   };
   for (const [look, options] of Object.entries(LOOKS)) {
     const page = await openPage(browser, server, options);

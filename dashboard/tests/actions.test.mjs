@@ -218,12 +218,13 @@ test('tenants and keys are created, looked at and deleted', async () => {
   await go(page, '/settings?tab=tenants');
   await page.getByLabel('New tenant').fill('globex');
   await button('Create', { exact: true }).click();
-  await page.getByRole('cell', { name: 'globex' }).waitFor();
+  await page.getByRole('cell', { name: 'globex', exact: true }).waitFor();
   await page.locator('tr').filter({ hasText: 'globex' }).getByRole('button', { name: 'Look at it' }).click();
   await go(page, '/deliveries');
   await page.getByText('No deliveries yet').waitFor();
   await go(page, '/settings?tab=keys');
-  await page.getByLabel(/New key of globex/).fill('Globex backend');
+  assert.equal(await page.getByLabel('Of the tenant').inputValue(), 'globex');
+  await page.getByLabel('New key: name').fill('Globex backend');
   await button('Create', { exact: true }).click();
   const key = await page.locator('.notice code').innerText();
   const answer = await fetch(`${server.base}/v1/events`, { method: 'POST', headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' }, body: '{"type":"a.b","data":1}' });

@@ -24,14 +24,17 @@ test('an empty server says on each page what to do next', async () => {
     ['/destinations', 'No destinations yet'],
     ['/deliveries', 'No deliveries yet'],
     ['/events', 'No events yet'],
+    ['/event-types', 'No event types yet'],
     ['/subscriptions', 'No subscriptions yet'],
+    ['/erasures', 'No erasures yet'],
+    ['/settings?tab=alerts', 'Nobody is told'],
     ['/dead', 'Nothing is dead'],
     ['/live', 'Nothing happened yet'],
   ]) {
     await go(page, path);
     await page.getByText(words).first().waitFor();
   }
-  for (const [path, what] of [['deliveries/dlv_0', 'delivery'], ['destinations/dst_0', 'destination'], ['events/evt_0', 'event'], ['subscriptions/sub_0', 'subscription']]) {
+  for (const [path, what] of [['deliveries/dlv_0', 'delivery'], ['destinations/dst_0', 'destination'], ['events/evt_0', 'event'], ['subscriptions/sub_0', 'subscription'], ['event-types/no.such', 'event type']]) {
     await go(page, `/${path}`);
     await page.getByText(`There is no such ${what}`).waitFor();
   }

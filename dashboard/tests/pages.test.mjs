@@ -2,13 +2,14 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { axe, go, openBrowser, openPage, signIn, violations } from './browser.mjs';
-import { makeWorld } from './world.mjs';
+import { enrich, makeWorld } from './world.mjs';
 
 let world, server, browser, paths;
 
 before(async () => {
   world = await makeWorld();
   server = world.server;
+  const { described } = await enrich(world);
   browser = await openBrowser();
   const first = async (path) => (await server.get(path)).data[0].id;
   const dead = await first('deliveries?state=dead&limit=1');
@@ -16,7 +17,6 @@ before(async () => {
   const event = await first('events?type=task.updated&limit=1');
   paths = {
     '/overview': ['In balance', 'What happened', 'Retries due in the next 48 hours', 'first lane', 'Disk', 'free of'],
-    '/overview?scope=all': ['In balance'],
     '/destinations': ['/gone', 'frozen', '/broken', 'disabled', '/healthy', 'enabled'],
     [`/destinations/${world.destination('broken')}`]: ['Disabled by the share of failures', 'Timeline', 'What waits', 'task.*'],
     '/deliveries': ['task.updated', '/healthy'],
@@ -25,9 +25,18 @@ before(async () => {
     [`/deliveries/${waiting}`]: ['Retry slots', 'Cancel'],
     '/events': ['task.updated', 'tsk_'],
     [`/events/${event}`]: ['Difference', 'What matches', '/healthy'],
+    '/events?object=person-7': ['person.updated', 'flagged'],
+    '/deliveries?object=tsk_1001': ['task.'],
+    '/events/person-7-flagged': ['It was flagged.', 'does not fit the schema', '/age'],
+    '/events/person-8-erased': ['Its payload was erased', 'Deliveries'],
+    '/event-types': ['person.updated', 'deprecated', 'all tenants', 'Events that do not fit'],
+    '/event-types/person.updated': ['A person has changed', 'Schema', '"integer"', 'Example'],
+    '/event-types/new': ['New event type', 'JSON Schema of data'],
+    '/erasures': ['event person-8-erased', '1 event erased'],
     '/events/new': ['Send an event', 'Data: the new state'],
     '/subscriptions': ['/flaky', 'data.status changed and data.priority is at least 1'],
     [`/subscriptions/${world.subscriptions.flaky.id}`]: ['Verify in the receiver', 'import base64', 'Rotate the secret'],
+    [`/subscriptions/${described.id}`]: ['Warehouse', 'Ask Ada before', 'team: logistics', 'What holds', 'this subscription', 'the server', 'at most 20 a second'],
     '/subscriptions/new': ['New subscription', 'Every event of these types is delivered'],
     '/dead': ['What died, and why', '/broken', 'Replays', 'of 30 replayed'],
     '/live': ['Live'],
@@ -36,9 +45,19 @@ before(async () => {
     '/settings?tab=keys': ['first admin key', 'Reporting'],
     '/settings?tab=limits': ['Limit of the tenant', 'limits.tenant_subscriptions'],
     '/settings?tab=portal': ['Create a link', 'No portal links'],
+    '/settings?tab=alerts': ['Nobody is told'],
     '/settings?tab=config': ['retry.unit', 'command line'],
     '/settings?tab=audit': ['subscription.create', 'first admin key'],
     '/settings?tab=server': ['Version', '0.', 'embedded', 'Back everything up'],
+    // All tenants together; those that come after stay with them.
+    '/overview?tenant=*': ['of all tenants', 'In balance', '/gone?acme'],
+    '/destinations?q=acme&tenant=*': ['/gone?acme', 'acme'],
+    '/deliveries?tenant=*': ['invoice.paid', 'acme', 'task.updated', 'default'],
+    '/events?tenant=*': ['invoice.paid', 'acme'],
+    '/subscriptions?tenant=*': ['/gone?acme', 'tenant acme', 'tenant default'],
+    '/dead?tenant=*': ['What died, and why', '/broken', 'default', 'Replays belong to a tenant'],
+    '/live?tenant=*': ['one tenant at a time', 'acme'],
+    '/settings?tab=keys&tenant=*': ['Acme backend', 'Reporting', 'first admin key'],
   };
 });
 

@@ -56,7 +56,7 @@ test('the portal shows one tenant in its own look, and nothing of others', async
   await page.locator('.brand').getByText('Acme webhooks').waitFor();
   assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), 'dark');
   await page.waitForFunction(() => document.querySelector('.brand img').naturalWidth === 1);
-  for (const path of ['/overview', '/destinations', '/deliveries', '/events', '/subscriptions', '/dead', '/live', '/simulator', `/deliveries/${ids.acme.deliveries}`]) {
+  for (const path of ['/overview', '/destinations', '/deliveries', '/events', '/event-types', '/subscriptions', '/dead', '/erasures', '/live', '/simulator', `/deliveries/${ids.acme.deliveries}`]) {
     await go(page, path);
     assert.deepEqual(await axe(page), [], path);
     assert.ok(!(await page.locator('body').innerText()).includes('globex'), path);
@@ -65,6 +65,12 @@ test('the portal shows one tenant in its own look, and nothing of others', async
   await page.locator('.row').filter({ hasText: 'acme.made' }).waitFor();
   await go(page, '/settings');
   await page.getByText('There is no such page').waitFor();
+  // A link that names a tenant does not lead out of the portal's own.
+  await go(page, '/events?tenant=globex');
+  await page.locator('.row').filter({ hasText: 'acme.made' }).waitFor();
+  await go(page, '/destinations?tenant=*');
+  await page.locator('.row').filter({ hasText: '/healthy?acme' }).waitFor();
+  assert.equal(await page.getByText('Look at all tenants').count(), 0);
   await go(page, `/subscriptions/${ids.acme.subscriptions}`);
   await page.getByText('Verify in the receiver').waitFor();
   assert.equal(await page.getByRole('button', { name: /Edit|Delete|Rotate/ }).count(), 0, 'a reader changes nothing');

@@ -112,4 +112,15 @@ test('enabled by its slots, what waits keeps its slot, and nothing is replayed',
   assert.equal((await server.get('replays')).data.length, 2, 'no job was begun');
 });
 
+test('what waits is counted and retried from the page of dead letters', async () => {
+  const { data: waited } = await server.get('deliveries?state=waiting');
+  assert.equal(waited.length, 2, 'those of the test before');
+  await go(page, '/dead');
+  await page.getByRole('button', { name: 'Replay many' }).click();
+  await page.getByRole('dialog').getByLabel('State').selectOption('waiting');
+  await button('Retry 2 deliveries').click();
+  await page.getByText('Retrying 2 deliveries.').waitFor();
+  await arrivedBeforeTheirSlots(waited);
+});
+
 test('all of this broke no policy', async () => assert.deepEqual(await violations(page), []));

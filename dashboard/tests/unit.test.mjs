@@ -80,3 +80,20 @@ test('the Python and JavaScript snippets accept a good signature and refuse a ch
   writeFileSync(join(folder, 'verify.py'), script);
   assert.equal(execFileSync('python3', [join(folder, 'verify.py'), JSON.stringify(headers)]).toString().trim(), 'True False');
 });
+
+test('a length of time is edited in the largest unit that fits', async () => {
+  const { fitting, spanSeconds } = await load('durations');
+  const cases = [[84.8, 84.8, 's'], [30, 30, 's'], [300, 5, 'min'], [5400, 90, 'min'], [7200, 2, 'h'], [604_800, 7, 'd'], [0, 0, 's']];
+  for (const [seconds, number, unit] of cases) assert.deepEqual(fitting(seconds), { number, unit }, `${seconds} s`);
+  assert.equal(spanSeconds(84.8, 11), 173_585.6);
+});
+
+test('a fault is shown at its field, and at the field that it is inside of', async () => {
+  const { faultOf, isAt, Problem } = await load('problem');
+  const fault = faultOf(new Problem(422, { detail: 'must be at most 20', field: 'policy.retry.max' }));
+  assert.deepEqual([fault.brief, fault.text], ['Must be at most 20', 'Must be at most 20 (policy.retry.max)']);
+  assert.ok(isAt(fault, 'policy.retry.max') && isAt(fault, 'policy'));
+  assert.ok(!isAt(fault, 'policy.retry.maximum') && !isAt(fault, 'pol') && !isAt(null, 'policy'));
+  assert.equal(faultOf(new Problem(422, { detail: 'no', field: 'schema', pointer: '/type' })).brief, 'No, at /type');
+  assert.equal(faultOf(new Error('away')).field, null);
+});

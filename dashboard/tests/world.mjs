@@ -74,3 +74,34 @@ async function fill(server, receivers, timeScale) {
   await server.until(`deliveries?state=waiting&limit=1&destination=${by('broken').id}`, (list) => list.data.length > 0, 'a retry that waits');
   return { subscriptions, destination: (name) => by(name).id };
 }
+
+/** What only some tests need: a described subscription with a policy, a catalogue, a flag, an erasure, another tenant's failures. */
+export async function enrich({ server, receivers }) {
+  const described = await server.post('subscriptions', {
+    url: `${receivers.base}/healthy?warehouse`,
+    types: ['order.*'],
+    name: 'Warehouse',
+    uid: 'warehouse-7',
+    description: 'Orders for the warehouse in Lyon. Ask Ada before you change it.',
+    metadata: { team: 'logistics', region: 'eu-west' },
+    rate_limit: 20,
+    policy: { retry: { unit_seconds: 30, max: 8 }, attempt: { deadline_seconds: 10 }, recovery: { mode: 'drain', dead: 'replay' } },
+  });
+  await server.post('event-types', {
+    name: 'person.updated',
+    description: 'A person has changed',
+    schema: { type: 'object', required: ['name'], properties: { name: { type: 'string' }, age: { type: 'integer', minimum: 0 } } },
+    example: { name: 'Ada', age: 36 },
+  });
+  await server.post('event-types', { name: 'person.renamed', description: 'Use person.updated instead', deprecated: true });
+  await server.post('event-types', { name: 'server.notice', description: 'A notice for everybody', scope: 'server' });
+  await server.call('PATCH', 'catalogue', { misfits: 'flag' });
+  await server.post('events', { id: 'person-7-flagged', type: 'person.updated', object: 'person-7', data: { name: 'Ada', age: 'unknown' } });
+  await server.post('events', { id: 'person-8-erased', type: 'person.updated', object: 'person-8', data: { name: 'Grace' } });
+  await server.post('erasures', { event: 'person-8-erased' });
+  await server.until('events/person-8-erased', (event) => event.erased_at !== null, 'the erasure');
+  const acme = { 'postrider-tenant': 'acme' };
+  await server.call('POST', 'subscriptions', { url: `${receivers.base}/gone?acme`, types: ['*'] }, acme);
+  await server.call('POST', 'events', { type: 'invoice.paid', data: { n: 1 } }, acme);
+  return { described };
+}

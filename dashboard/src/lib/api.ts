@@ -1,16 +1,17 @@
 // The only module that talks to the server: the page's calls, on @postrider/client.
 import type { Enable, ListOptions } from '@postrider/client';
-import { client, isFramed, request, requestNow, setBearer, told } from './http';
+import { client, isFramed, request, requestNow, requestOf, setBearer, told } from './http';
 import { parseExactly } from './json';
 import { Problem } from './problem';
 import type * as T from './types';
 
-export { isFramed, setTenant, waitForServer, whenUnauthorized } from './http';
+export { askForTenant, isFramed, waitForServer, whenUnauthorized } from './http';
 
 const at = (path: string, id: string, rest = '') => `/v1/${path}/${encodeURIComponent(id)}${rest}`;
 const until = (signal?: AbortSignal) => (signal ? { signal } : {});
 const get = <R>(path: string, query?: Query, signal?: AbortSignal) =>
   request<R>({ method: 'GET', path, query: given(query) }, until(signal));
+const patch = <R>(path: string, body: unknown, query?: Query) => request<R>({ method: 'PATCH', path, body, query: given(query) });
 const post = <R>(path: string, body?: unknown) => request<R>({ method: 'POST', path, ...(body !== undefined && { body }) });
 /** A POST that changes nothing. */
 const ask = <R>(path: string, body: unknown, signal?: AbortSignal) =>
@@ -31,10 +32,11 @@ export type DeliveryQuery = Page & {
   subscription?: string;
   event?: string;
   type?: string;
+  object?: string;
   since?: string;
   until?: string;
 };
-export type EventQuery = Page & { type?: string; since?: string; until?: string };
+export type EventQuery = Page & { type?: string; object?: string; since?: string; until?: string };
 export type AuditQuery = Page & { tenant?: string; action?: string; target?: string };
 
 export const api = {
@@ -49,6 +51,8 @@ export const api = {
 
   destinations: (where: Page, signal?: AbortSignal) =>
     page<T.Destination>((options) => client.destinations.list(options), where, signal),
+  failingDestinations: (where: Page, signal?: AbortSignal) =>
+    get<T.List<T.Destination>>('/v1/destinations', { state: 'failing', ...where }, signal),
   destinationSummary: (signal?: AbortSignal) =>
     get<T.DestinationSummary>('/v1/destinations/summary', {}, signal),
   destination: (id: string, signal?: AbortSignal) => told(client.destinations.get(id, until(signal))),
@@ -63,6 +67,18 @@ export const api = {
     return request<T.EventDetail>({ method: 'GET', path: at('events', id), parse: parseExactly }, until(signal));
   },
   matches: (id: string, signal?: AbortSignal) => get<T.List<T.Match>>(at('events', id, '/matches'), { limit: 1000 }, signal),
+  eventTypes: (where: Page, signal?: AbortSignal) => get<T.List<T.EventType>>('/v1/event-types', where, signal),
+  eventType: (name: string, scope: string, signal?: AbortSignal) => get<T.EventType>(at('event-types', name), { scope }, signal),
+  createEventType: (body: T.NewEventType) => post<T.EventType>('/v1/event-types', body),
+  changeEventType: (name: string, scope: T.EventTypeScope, body: T.EventTypeChange) =>
+    patch<T.EventType>(at('event-types', name), body, { scope }),
+  deleteEventType: (name: string, scope: T.EventTypeScope) =>
+    request<void>({ method: 'DELETE', path: at('event-types', name), query: { scope } }),
+  catalogue: (signal?: AbortSignal) => get<T.Catalogue>('/v1/catalogue', {}, signal),
+  changeCatalogue: (body: T.CatalogueChange) => patch<T.Catalogue>('/v1/catalogue', body),
+
+  erasures: (where: Page, signal?: AbortSignal) => get<T.List<T.Erasure>>('/v1/erasures', where, signal),
+  erase: (what: T.NewErasure) => post<T.Erasure>('/v1/erasures', what),
   sendEvent: (event: T.NewEvent) => told(client.events.send(event)),
 
   subscriptionsOf: (destination: string, signal?: AbortSignal) =>
@@ -72,7 +88,7 @@ export const api = {
   subscription: (id: string, signal?: AbortSignal) => get<T.Subscription>(at('subscriptions', id), {}, signal),
   createSubscription: (body: T.NewSubscription) => post<T.SubscriptionWithSecret>('/v1/subscriptions', body),
   changeSubscription: (id: string, body: T.SubscriptionChange) =>
-    request<T.Subscription>({ method: 'PATCH', path: at('subscriptions', id), body }),
+    patch<T.Subscription>(at('subscriptions', id), body),
   deleteSubscription: (id: string) => told(client.subscriptions.delete(id)),
   rotateSecret: (id: string, overlap_seconds: number) =>
     post<T.SubscriptionWithSecret>(at('subscriptions', id, '/secret/rotate'), { overlap_seconds }),
@@ -93,18 +109,22 @@ export const api = {
   ledger: (all: boolean, signal?: AbortSignal) => get<T.Ledger>('/v1/ledger', { scope: all ? 'all' : null }, signal),
   stats: (query: { since?: string; step_minutes: number; all: boolean }, signal?: AbortSignal) =>
     get<T.Stats>('/v1/stats', { since: query.since, step_minutes: query.step_minutes, scope: query.all ? 'all' : null }, signal),
+  limitsOf: (tenant: string, signal?: AbortSignal) => requestOf<T.Limits>(tenant, { method: 'GET', path: '/v1/limits' }, until(signal)),
   limits: (signal?: AbortSignal) => get<T.Limits>('/v1/limits', {}, signal),
 
   tenants: (where: Page, signal?: AbortSignal) => page<T.Tenant>((options) => client.tenants.list(options), where, signal),
   createTenant: (id: string, name: string | null) => told(client.tenants.create({ id, name })),
+  changeTenant: (id: string, body: T.TenantChange) => patch<T.Tenant>(at('tenants', id), body),
   deleteTenant: (id: string) => told(client.tenants.delete(id)),
-  keys: (query: Page & { scope?: string }, signal?: AbortSignal) => get<T.List<T.Key>>('/v1/keys', query, signal),
+  keys: (query: Page & { scope?: string; tenant?: string }, signal?: AbortSignal) => get<T.List<T.Key>>('/v1/keys', query, signal),
   createKey: (body: T.NewKey) => post<T.KeyCreated>('/v1/keys', body),
   deleteKey: (id: string) => told(client.keys.delete(id)),
   portalLinks: (page: Page, signal?: AbortSignal) => get<T.List<T.PortalLink>>('/v1/portal-links', page, signal),
   createPortalLink: (body: T.NewPortalLink) => post<T.PortalLinkCreated>('/v1/portal-links', body),
   deletePortalLink: (id: string) => request<void>({ method: 'DELETE', path: at('portal-links', id) }),
   audit: (query: AuditQuery, signal?: AbortSignal) => get<T.List<T.AuditEntry>>('/v1/audit', query, signal),
+  alerts: (signal?: AbortSignal) => get<{ data: T.AlertTarget[] }>('/v1/alerts', {}, signal),
+  testAlerts: (target: string) => post<{ data: T.AlertTestResult[] }>('/v1/alerts/test', { target }),
   backup: (signal?: AbortSignal) => get<T.Backup>('/v1/backup', {}, signal),
   startBackup: (to: string) => post<T.Backup>('/v1/backup', { to }),
 

@@ -1,5 +1,6 @@
 // The tab's name and icon say whether something needs somebody.
 import { api } from './api';
+import { everyFailing } from './everything';
 import { Resource } from './resource.svelte';
 import { pages } from './pages';
 import { router } from './router.svelte';
@@ -7,9 +8,16 @@ import { session } from './session.svelte';
 
 export const trouble = $state({ frozen: 0, disabled: 0 });
 
+/** The summary is about one tenant; for all of them the failing ones are counted here. */
+async function countFailing(signal: AbortSignal) {
+  const { rows } = await everyFailing(api, signal);
+  const frozen = rows.filter((row) => row.state === 'frozen').length;
+  return { frozen, disabled: rows.length - frozen };
+}
+
 /** Use it during the set-up of the shell. */
 export function attention() {
-  const all = new Resource((signal) => api.destinationSummary(signal), { every: 10_000, depends: () => session.tenant });
+  const all = new Resource((signal) => (session.isAll ? countFailing(signal) : api.destinationSummary(signal)), { every: 10_000, depends: () => session.tenant });
 
   $effect(() => {
     trouble.frozen = all.value?.frozen ?? 0;

@@ -1,6 +1,6 @@
 // Whole lists, up to a limit, where the API cannot sort, search or count by itself.
 import type { api as Api } from './api';
-import type { Delivery, Destination, List, Subscription } from './types';
+import type { Delivery, Destination, EventType, List, Subscription } from './types';
 
 export interface All<T> {
   rows: T[];
@@ -30,6 +30,13 @@ export const everyDestination = (api: typeof Api, signal?: AbortSignal): Promise
 
 export const everySubscription = (api: typeof Api, signal?: AbortSignal): Promise<All<Subscription>> =>
   gather((cursor) => api.subscriptions({ limit: 1000, cursor }, signal), 5);
+
+export const everyEventType = (api: typeof Api, signal?: AbortSignal): Promise<All<EventType>> =>
+  gather((cursor) => api.eventTypes({ limit: 1000, cursor }, signal), 5);
+
+/** The disabled and frozen destinations. */
+export const everyFailing = (api: typeof Api, signal?: AbortSignal): Promise<All<Destination>> =>
+  gather((cursor) => api.failingDestinations({ limit: 1000, cursor }, signal), DESTINATIONS_MAX / 1000);
 
 export const newestDeliveries = (
   api: typeof Api,

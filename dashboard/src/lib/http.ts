@@ -1,7 +1,9 @@
 // The clients of the API that the page uses, with the patience and the credentials of a page. Only api.ts uses this.
 import { Client, ConnectionError, ProblemError, type Call, type CallOptions } from '@postrider/client';
+import { untrack } from 'svelte';
 import { connection } from './connection.svelte';
 import { Away, Problem } from './problem';
+import { ALL_TENANTS } from './router.svelte';
 
 /** How often a request is repeated where the server is busy, or where its answer to a change was lost. */
 const RETRIES = 3;
@@ -13,14 +15,25 @@ const TIMEOUT_MS = 2 ** 31 - 1;
 export const isFramed = window.self !== window.top;
 
 let bearer: string | null = null;
-let tenant: string | null = null;
+let tenantNow: () => string | null = () => null;
 let onUnauthorized: () => void = () => {};
 
 /** The token of a portal session in a frame. It is gone when the frame is. */
 export const setBearer = (token: string | null) => (bearer = token);
-/** The tenant that an admin looks at. */
-export const setTenant = (id: string | null) => (tenant = id);
+/** Says how to find the tenant that an admin looks at; null where the session has one of its own. */
+export const askForTenant = (ask: () => string | null) => (tenantNow = ask);
 export const whenUnauthorized = (act: () => void) => (onUnauthorized = act);
+
+/** Calls about the server, which an admin also makes while looking at all tenants. */
+const OF_THE_SERVER = new Set(['alerts', 'ledger', 'policy', 'session', 'simulate', 'stats', 'tenants', 'backup', 'audit', 'config', 'server']);
+
+/** The tenant that a request names. All tenants can be looked at by some lists; other calls then name none, or are refused. */
+function tenantOf(url: string): string | null {
+  const tenant = untrack(tenantNow);
+  const resource = /\/v1\/([\w-]+)/.exec(url)?.[1] ?? '';
+  // A call about keys names its tenant in its query or body, or means all of them.
+  return resource === 'keys' || (tenant === ALL_TENANTS && OF_THE_SERVER.has(resource)) ? null : tenant;
+}
 
 const isGateway = (status: number) => status === 502 || status === 504;
 
@@ -43,7 +56,8 @@ export function waitForServer(signal?: AbortSignal): Promise<void> {
 async function once(input: RequestInfo | URL, init: RequestInit = {}): Promise<Response | null> {
   const headers = new Headers(init.headers);
   if (bearer) headers.set('authorization', `Bearer ${bearer}`);
-  if (tenant) headers.set('postrider-tenant', tenant);
+  const tenant = tenantOf(String(input));
+  if (tenant && !headers.has('postrider-tenant')) headers.set('postrider-tenant', tenant);
   try {
     const credentials = isFramed ? 'omit' : 'same-origin';
     const response = await fetch(input, { ...init, headers, credentials, cache: 'no-store' });
@@ -98,5 +112,8 @@ export async function told<T>(answer: Promise<T>): Promise<T> {
 
 /** A call that has no method of its own in the client. */
 export const request = <T>(call: Call, options: CallOptions = {}) => told(client.request<T>(call, options));
+/** The same for one tenant, whichever the page looks at. */
+export const requestOf = <T>(tenant: string, call: Call, options: CallOptions = {}) =>
+  told(new Client({ ...common, tenant, retries: RETRIES, fetch: patiently }).request<T>(call, options));
 /** The same, never waiting for a server that is away. */
 export const requestNow = <T>(call: Call) => told(hasty.request<T>(call));

@@ -11,17 +11,20 @@ export interface PageEntry {
   one?: () => Promise<{ default: Component<{ id: string }> }>;
   /** Not for an application's customers. */
   notInPortal?: boolean;
+  /** It also shows all tenants together. */
+  ofAll?: boolean;
 }
 
 /** The pages in the order of the menu. Each is loaded when it is first opened. */
 export const pages: PageEntry[] = [
-  { path: 'overview', name: 'Overview', icon: 'overview', load: () => import('../pages/Overview.svelte') },
+  { path: 'overview', name: 'Overview', icon: 'overview', load: () => import('../pages/Overview.svelte'), ofAll: true },
   {
     path: 'destinations',
     name: 'Destinations',
     icon: 'destinations',
     load: () => import('../pages/Destinations.svelte'),
     one: () => import('../pages/Destination.svelte'),
+    ofAll: true,
   },
   {
     path: 'deliveries',
@@ -29,6 +32,7 @@ export const pages: PageEntry[] = [
     icon: 'deliveries',
     load: () => import('../pages/Deliveries.svelte'),
     one: () => import('../pages/Delivery.svelte'),
+    ofAll: true,
   },
   {
     path: 'events',
@@ -36,6 +40,14 @@ export const pages: PageEntry[] = [
     icon: 'events',
     load: () => import('../pages/Events.svelte'),
     one: () => import('../pages/Event.svelte'),
+    ofAll: true,
+  },
+  {
+    path: 'event-types',
+    name: 'Event types',
+    icon: 'types',
+    load: () => import('../pages/EventTypes.svelte'),
+    one: () => import('../pages/EventType.svelte'),
   },
   {
     path: 'subscriptions',
@@ -43,11 +55,13 @@ export const pages: PageEntry[] = [
     icon: 'subscriptions',
     load: () => import('../pages/Subscriptions.svelte'),
     one: () => import('../pages/Subscription.svelte'),
+    ofAll: true,
   },
-  { path: 'dead', name: 'Dead letters', icon: 'dead', load: () => import('../pages/DeadLetters.svelte') },
+  { path: 'dead', name: 'Dead letters', icon: 'dead', load: () => import('../pages/DeadLetters.svelte'), ofAll: true },
+  { path: 'erasures', name: 'Erasures', icon: 'erase', load: () => import('../pages/Erasures.svelte') },
   { path: 'live', name: 'Live', icon: 'live', load: () => import('../pages/Live.svelte') },
-  { path: 'simulator', name: 'Simulator', icon: 'simulator', load: () => import('../pages/Simulator.svelte') },
-  { path: 'settings', name: 'Settings', icon: 'settings', load: () => import('../pages/Settings.svelte'), notInPortal: true },
+  { path: 'simulator', name: 'Simulator', icon: 'simulator', load: () => import('../pages/Simulator.svelte'), ofAll: true },
+  { path: 'settings', name: 'Settings', icon: 'settings', load: () => import('../pages/Settings.svelte'), notInPortal: true, ofAll: true },
 ];
 
 /** Loads a page's code, and once more when the server is back. */

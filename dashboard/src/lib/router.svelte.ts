@@ -1,8 +1,13 @@
 // The address after `#`: a path and the filters of its page. Works below any prefix.
 
+/** Stands for all tenants together, to look at. */
+export const ALL_TENANTS = '*';
+
 class Router {
   path = $state('/');
   query = $state.raw(new URLSearchParams());
+  /** The tenant that an admin looks at. It is kept with each entry of the history, so that going back goes back to it. */
+  tenant = $state('default');
 
   constructor() {
     this.#read();
@@ -13,6 +18,23 @@ class Router {
     const [path, query] = (location.hash.slice(1) || '/').split('?', 2);
     this.path = path || '/';
     this.query = new URLSearchParams(query ?? '');
+    const named = this.query.get('tenant');
+    const kept = (history.state as { tenant?: string } | null)?.tenant;
+    this.tenant = named || kept || this.tenant;
+    this.query.delete('tenant');
+    if (named !== null) this.#write();
+    else if (kept !== this.tenant) history.replaceState({ tenant: this.tenant }, '');
+  }
+
+  #write() {
+    const text = this.query.toString();
+    history.replaceState({ tenant: this.tenant }, '', `#${this.path}${text ? `?${text}` : ''}`);
+  }
+
+  /** Looks at another tenant from here on. */
+  look(tenant: string) {
+    this.tenant = tenant;
+    this.#write();
   }
 
   /** The words of the path. */
@@ -31,14 +53,13 @@ class Router {
       if (value) query.set(name, value);
       else query.delete(name);
     }
-    const text = query.toString();
-    history.replaceState(null, '', `#${this.path}${text ? `?${text}` : ''}`);
     this.query = query;
+    this.#write();
   }
 
   /** Puts another path in the place of the current one: it is not in the history any more. */
   replace(to: string) {
-    history.replaceState(null, '', `#${to}`);
+    history.replaceState({ tenant: this.tenant }, '', `#${to}`);
     this.#read();
   }
 
@@ -53,6 +74,11 @@ export const router = new Router();
 export function link(path: string, query: Record<string, string> = {}): string {
   const text = new URLSearchParams(query).toString();
   return `#${path}${text ? `?${text}` : ''}`;
+}
+
+/** The path of a row's thing. A row of all tenants names its own, and that is where it is opened. */
+export function inTenant(path: string, tenant?: string | null): string {
+  return tenant ? `${path}${path.includes('?') ? '&' : '?'}tenant=${encodeURIComponent(tenant)}` : path;
 }
 
 const PAGES: Record<string, string> = { evt: 'events', dlv: 'deliveries', dst: 'destinations', sub: 'subscriptions' };

@@ -1,6 +1,6 @@
 import * as server from './api';
 import { Problem, words } from './problem';
-import { router } from './router.svelte';
+import { ALL_TENANTS, router } from './router.svelte';
 import { toasts } from './toasts.svelte';
 import { applyTheme } from './theme.svelte';
 import type { Session as View } from './types';
@@ -11,20 +11,23 @@ class Session {
   /** `asked`: a link would replace the session that there is. */
   status = $state<'unknown' | 'out' | 'in' | 'asked'>('unknown');
   view = $state<View | null>(null);
-  /** The tenant that an admin looks at. */
-  tenant = $state('default');
   /** Why somebody is not signed in, or not any more. */
   notice = $state<string | null>(null);
   #token: string | null = null;
 
   isAdmin = $derived(this.view?.scopes.includes('admin') ?? false);
-  canManage = $derived(this.isAdmin || (this.view?.scopes.includes('manage') ?? false));
-  canSend = $derived(this.isAdmin || (this.view?.scopes.includes('ingest') ?? false));
+  /** An admin looks at the tenant that the address has; everybody else has one. */
+  tenant = $derived(this.#choosesTenant() ? router.tenant : (this.view?.tenant ?? ''));
+  /** All tenants are looked at, and nothing of them is changed: a row is opened in its own tenant first. */
+  isAll = $derived(this.isAdmin && this.tenant === ALL_TENANTS);
+  canManage = $derived(!this.isAll && (this.isAdmin || (this.view?.scopes.includes('manage') ?? false)));
+  canSend = $derived(!this.isAll && (this.isAdmin || (this.view?.scopes.includes('ingest') ?? false)));
   isPortal = $derived(this.view?.kind === 'portal');
-  canLink = $derived(!this.isPortal && (this.isAdmin || (this.canManage && (this.view?.scopes.includes('read') ?? false))));
+  canLink = $derived(!this.isPortal && !this.isAll && (this.isAdmin || (this.canManage && (this.view?.scopes.includes('read') ?? false))));
 
   async begin() {
     server.whenUnauthorized(() => this.#lose());
+    server.askForTenant(() => (this.#choosesTenant() ? router.tenant : null));
     const token = takeToken();
     // A frame has no cookie that could say who is there.
     const found = server.isFramed ? null : await server.currentSession();
@@ -72,17 +75,13 @@ class Session {
   }
 
   look(tenant: string) {
-    this.tenant = tenant;
-    server.setTenant(tenant);
+    router.look(tenant);
   }
 
   #enter(view: View) {
     this.view = view;
     this.status = 'in';
     this.notice = null;
-    const isAdmin = view.scopes.includes('admin') && view.kind === 'key';
-    this.tenant = isAdmin ? 'default' : (view.tenant ?? '');
-    server.setTenant(isAdmin ? this.tenant : null);
     applyTheme(view.theme);
   }
 
@@ -95,7 +94,11 @@ class Session {
   #leave() {
     this.status = 'out';
     this.view = null;
-    server.setTenant(null);
+    router.look('default');
+  }
+
+  #choosesTenant() {
+    return this.view?.kind === 'key' && this.view.scopes.includes('admin');
   }
 }
 
