@@ -20,7 +20,8 @@ async fn main() -> anyhow::Result<()> {
     let mut policy = SubscriptionPolicy::default();
     (policy.retry.max, policy.retry.unit_seconds) = (Some(8), Some(30.0));
     policy.recovery.dead = Some("replay".to_owned());
-    let new = NewSubscription::new("http://127.0.0.1:9/crm", ["order.*"]).uid("crm").policy(policy);
+    let new =
+        NewSubscription::new("http://127.0.0.1:9140/crm", ["order.*"]).uid("crm").policy(policy);
     let subscription = client.subscriptions().create(&new).await?;
     if let Some(effective) = &subscription.effective_policy {
         println!("retries: {}", effective.retry.max);
