@@ -34,12 +34,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import samples
+
 HERE = Path(__file__).resolve().parent
 START_SECONDS_MAX = 60
 COMMAND_SECONDS_MAX = 900
 EXAMPLE_SECONDS_MAX = 60
-SHARED_FILES = ("openapi.json", "verify-cases.json")
-LEFT_OUT = ("node_modules", "dist", "build", "__pycache__", ".mypy_cache", "schema.ts")
+SHARED_FILES = ("openapi.json", "oldest-answers.json", "verify-cases.json")
+LEFT_OUT = ("node_modules", "dist", "build", "__pycache__", ".mypy_cache", "schema.ts", "*_sync_*.py")
 PACKED = {"package.json", "README.md", "LICENSE", "dist/index.js", "dist/index.d.ts", "dist/verify.js", "dist/verify.d.ts"}
 
 
@@ -54,6 +56,12 @@ class Server:
     url: str
     key: str
     binary: Path
+    samples: str
+    """The URL of the server that answers with samples."""
+
+    def access(self) -> dict[str, str]:
+        """What the tests of a client find in their environment."""
+        return {"POSTRIDER_SERVER": self.url, "POSTRIDER_KEY": self.key, "POSTRIDER_SAMPLES": self.samples}
 
     def call(self, method: str, path: str, body: Any = None, tenant: str | None = None) -> Any:
         """One call of the API, made by hand: the examples are judged without the clients."""
@@ -79,14 +87,14 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def running_server(binary: Path, work: Path) -> Iterator[Server]:
+def running_server(binary: Path, work: Path, samples_url: str) -> Iterator[Server]:
     """Starts the server with a data directory that is removed afterwards."""
     folder = work / "server"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     key = f"check-admin-key-{secrets.token_hex(16)}"
     port = free_port()
-    server = Server(f"http://127.0.0.1:{port}", key, binary)
+    server = Server(f"http://127.0.0.1:{port}", key, binary, samples_url)
     command: list[Any] = [binary, "serve", "--dev", "--listen", f"127.0.0.1:{port}", "--data-dir", folder / "data"]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
@@ -267,7 +275,7 @@ def typescript(server: Server, work: Path) -> str:
     unless_done(
         work / "typescript.stamp", lock, lambda: void(run(["npm", "ci", "--no-progress", "--prefer-offline"], folder))
     )
-    tested = run(["npm", "test"], folder, {"POSTRIDER_SERVER": server.url, "POSTRIDER_KEY": server.key})
+    tested = run(["npm", "test"], folder, server.access())
     tests = number(r"(?:#|ℹ) pass (\d+)", tested)
     [packed] = json.loads(run(["npm", "pack", "--json", "--ignore-scripts", "--loglevel=error"], folder))
     files = {file["path"] for file in packed["files"]}
@@ -323,9 +331,10 @@ def python(server: Server, work: Path) -> str:
     run([*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", wheels, folder], work)
     [wheel] = wheels.glob("postrider-*.whl")
     run([*pip, "install", "--no-deps", "--force-reinstall", wheel], work)
-    run([program, "scripts/unasync.py", "--check"], folder)
+    run([program, "scripts/unasync.py"], folder)
     checked = number(r"no issues found in (\d+) source files", run([program, "-m", "mypy"], folder))
-    tested = run([program, "-m", "pytest"], folder, {"TEST_POSTRIDER_BINARY": str(server.binary)})
+    settings = {"TEST_POSTRIDER_BINARY": str(server.binary), "POSTRIDER_SAMPLES": server.samples}
+    tested = run([program, "-m", "pytest"], folder, settings)
     tests = number(r"(\d+) passed", tested)
     if re.search(r"\d+ (skipped|failed|xfailed)", tested):
         raise Failed(f"a test was skipped:\n{tested[-2000:]}")
@@ -351,8 +360,8 @@ def go(server: Server, work: Path) -> str:
     if unformatted.strip():
         raise Failed(f"gofmt would change {unformatted.split()}")
     run(["go", "vet", "./..."], folder, settings)
-    access = {"POSTRIDER_SERVER": server.url, "POSTRIDER_KEY": server.key}
-    lines = run(["go", "test", "-count=1", "-json", "./..."], folder, {**settings, **access}).splitlines()
+    command = ["go", "test", "-count=1", "-json", "./..."]
+    lines = run(command, folder, {**settings, **server.access()}).splitlines()
     results = [json.loads(line) for line in lines if line.startswith("{")]
     tests = sum(one["Action"] == "pass" and "Test" in one for one in results)
     if any(one["Action"] == "skip" and "Test" in one for one in results):
@@ -382,8 +391,8 @@ def rust(server: Server, work: Path) -> str:
     root = HERE.parent
     run(["cargo", "check", "--quiet", "--package", "postrider-client", "--no-default-features"], root)
     tests = [word for name in ("readme", "real_server", "scripted", "verify") for word in ("--test", name)]
-    access = {"POSTRIDER_SERVER": server.url, "POSTRIDER_KEY": server.key}
-    tested = run(["cargo", "test", "--quiet", "--workspace", *tests, "--", "--include-ignored"], root, access)
+    command = ["cargo", "test", "--quiet", "--workspace", *tests, "--", "--include-ignored"]
+    tested = run(command, root, server.access())
     results = re.findall(r"test result: ok\. (\d+) passed; 0 failed; (\d+) ignored", tested)
     count = sum(int(passed) for passed, _ in results)
     if len(results) * 2 != len(tests) or any(ignored != "0" for _, ignored in results):
@@ -437,15 +446,20 @@ def main() -> int:
     work.mkdir(parents=True, exist_ok=True)
     code = 0
     try:
-        with running_server(arguments.binary.resolve(), work) as server:
+        with samples.served() as known, running_server(arguments.binary.resolve(), work, known.url) as server:
             check_openapi(server, arguments.update_openapi)
             for name in names:
                 began = time.monotonic()
                 try:
-                    print(f"{name}: {CLIENTS[name](server, work)}, {time.monotonic() - began:.0f} s", flush=True)
+                    figures = CLIENTS[name](server, work)
+                    if missing := known.missing(name):
+                        raise Failed("calls of the API are missing:\n" + "\n".join(missing))
+                    figures += f", all {known.promised()} calls"
+                    print(f"{name}: {figures}, {time.monotonic() - began:.0f} s", flush=True)
                 except Failed as failed:
                     print(f"{name}: FAILED: {failed}", flush=True)
                     code = 1
+            (work / "calls.md").write_text(known.table(names) + "\n")
     except Failed as failed:
         print(f"FAILED: {failed}", flush=True)
         code = 1

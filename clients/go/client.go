@@ -34,6 +34,11 @@ type Client struct {
 	Deliveries    *Deliveries
 	Destinations  *Destinations
 	Replays       *Replays
+	EventTypes    *EventTypes
+	Erasures      *Erasures
+	PortalLinks   *PortalLinks
+	Alerts        *Alerts
+	Operations    *Operations
 
 	api *api
 }
@@ -41,7 +46,8 @@ type Client struct {
 // Option is a setting of a client.
 type Option func(*api)
 
-// WithTenant names the tenant to act for. Only for admin keys; "default" where it is left out.
+// WithTenant names the tenant to act for. Only for admin keys; "default" where it is left out, and "*" reads lists of
+// all tenants.
 func WithTenant(tenant string) Option { return func(a *api) { a.tenant = tenant } }
 
 // WithTimeout limits one attempt, until the whole answer has arrived. 35 s where it is left out.
@@ -98,6 +104,11 @@ func newClient(a *api) *Client {
 		Deliveries:    &Deliveries{a},
 		Destinations:  &Destinations{a},
 		Replays:       &Replays{a},
+		EventTypes:    &EventTypes{a},
+		Erasures:      &Erasures{a},
+		PortalLinks:   &PortalLinks{a},
+		Alerts:        &Alerts{a},
+		Operations:    &Operations{a},
 		api:           a,
 	}
 }
@@ -295,7 +306,12 @@ func get[T any](ctx context.Context, a *api, path string, query url.Values) (*T,
 
 // change sends a mutation. body is nil where the call has none.
 func change[T any](ctx context.Context, a *api, method, path string, body any) (*T, error) {
-	c := call{method: method, path: path}
+	return changeOf[T](ctx, a, method, path, nil, body)
+}
+
+// changeOf sends a mutation whose query says which thing is meant.
+func changeOf[T any](ctx context.Context, a *api, method, path string, query url.Values, body any) (*T, error) {
+	c := call{method: method, path: path, query: query}
 	if body != nil {
 		encoded, err := encode(body)
 		if err != nil {

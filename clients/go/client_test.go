@@ -109,7 +109,7 @@ func TestSubscriptionsAreCreatedReadChangedListedAndDeleted(t *testing.T) {
 	read := must(client.Subscriptions.Get(ctx, created.ID))(t)
 	equal(t, *read.RateLimit, 5)
 	equal(t, len(read.Filter["all"].([]any)), 2)
-	listed := must(client.Subscriptions.List(ctx).Collect(-1))(t)
+	listed := must(client.Subscriptions.List(ctx, postrider.SubscriptionQuery{}).Collect(-1))(t)
 	equal(t, len(listed), 1)
 	_, err := client.Subscriptions.Create(ctx, postrider.NewSubscription{
 		URL: "http://127.0.0.1:9/x", Types: []string{"a.*"}, Filter: filter, IsDisabled: true,
@@ -237,7 +237,7 @@ func TestDestinationsAreListedFrozenEnabledAndTellTheirTimeline(t *testing.T) {
 	equal(t, must(client.Destinations.Freeze(ctx, id, "maintenance"))(t).State, postrider.Frozen)
 	equal(t, must(client.Destinations.Enable(ctx, id, ""))(t).State, postrider.Enabled)
 	equal(t, must(client.Destinations.Get(ctx, id))(t).Thresholds.DisabledByFailureShare.Grace, 100)
-	equal(t, len(must(client.Destinations.List(ctx).Collect(-1))(t)), 1)
+	equal(t, len(must(client.Destinations.List(ctx, postrider.DestinationQuery{}).Collect(-1))(t)), 1)
 	timeline := must(client.Destinations.Timeline(ctx, id).Collect(-1))(t)
 	equal(t, fmt.Sprintln(len(timeline), timeline[0].From, timeline[0].To), "2 frozen enabled\n")
 }
@@ -252,7 +252,7 @@ func TestTenantsAndKeysAreMadeAndRemoved(t *testing.T) {
 	equal(t, len(must(client.Keys.List(ctx, postrider.KeyQuery{}).PageSize(1).Collect(-1))(t)), 1)
 	app := must(postrider.New(address, " "+created.Secret.Reveal()+"\n"))(t)
 	must(app.Events.Send(ctx, postrider.NewEvent{Type: "a.b"}))(t)
-	_, err := app.Subscriptions.List(ctx).Collect(-1)
+	_, err := app.Subscriptions.List(ctx, postrider.SubscriptionQuery{}).Collect(-1)
 	equal(t, refused(t, err).Code, "missing_scope")
 	if err := client.Keys.Delete(ctx, created.ID); err != nil {
 		t.Fatal(err)
@@ -394,4 +394,36 @@ func TestMiddlewareLetsTheRealWebhookThroughAndNoForgedOne(t *testing.T) {
 	equal(t, send(text, "webhook-signature", "v1,AAAA"), 401)
 	equal(t, send(strings.Repeat("x", 3<<20)), 401)
 	equal(t, len(got), 2)
+}
+
+func TestASubscriptionWithAUIDIsCreatedOnceWithAPolicyOfItsOwn(t *testing.T) {
+	ctx := context.Background()
+	client, tenant := freshTenant(t)
+	three := 3
+	wanted := postrider.NewSubscription{
+		URL: "http://127.0.0.1:9/u", Types: []string{"*"}, UID: "crm",
+		Policy: &postrider.NewSubscriptionPolicy{Retry: postrider.NewRetryPolicy{Max: &three}},
+	}
+	first := must(client.Subscriptions.Create(ctx, wanted))(t)
+	again := must(client.Subscriptions.Create(ctx, wanted))(t)
+	equal(t, again.ID, first.ID)
+	equal(t, again.Secret.Reveal(), "")
+	equal(t, *first.Policy.Retry.Max, 3)
+	equal(t, first.EffectivePolicy.Retry.Max, 3)
+	reset := must(client.Subscriptions.Update(ctx, "crm", postrider.SubscriptionChange{
+		Policy: postrider.Null[postrider.NewSubscriptionPolicy](),
+	}))(t)
+	equal(t, reset.EffectivePolicy.Retry.Max, must(client.Policy(ctx))(t).Retry.Max)
+	found := client.Subscriptions.List(ctx, postrider.SubscriptionQuery{UID: "crm"})
+	equal(t, len(must(found.Collect(-1))(t)), 1)
+	quotas := map[string]int64{"subscriptions": 1}
+	changed := must(client.Tenants.Update(ctx, tenant, postrider.TenantChange{Quotas: postrider.Set(quotas)}))(t)
+	equal(t, changed.Quotas["subscriptions"], int64(1))
+	everybody := client.With(postrider.WithTenant("*"))
+	all := must(everybody.Destinations.List(ctx, postrider.DestinationQuery{}).PageSize(1000).Collect(-1))(t)
+	tenants := map[string]string{}
+	for _, one := range all {
+		tenants[one.ID] = one.Tenant
+	}
+	equal(t, tenants[first.DestinationID], tenant)
 }

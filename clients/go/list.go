@@ -104,6 +104,10 @@ func query(namesAndValues ...any) url.Values {
 			text = value
 		case DeliveryState:
 			text = string(value)
+		case DestinationState:
+			text = string(value)
+		case AttemptOutcome:
+			text = string(value)
 		case time.Time:
 			text = rfc3339(value)
 		case int:

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"net/http"
+	"strconv"
 	"time"
 )
 
@@ -19,6 +20,49 @@ type Tenants struct{ api *api }
 // Create makes a tenant. name may be empty.
 func (r *Tenants) Create(ctx context.Context, id, name string) (*Tenant, error) {
 	return change[Tenant](ctx, r.api, http.MethodPost, path("tenants"), given("id", id, "name", name))
+}
+
+// NewTenant is a tenant to be created. What is empty is left out.
+type NewTenant struct {
+	ID, Name, Description string
+	Metadata              map[string]string
+	// Quotas are limits of its own, by the names of Limits.
+	Quotas                             map[string]int64
+	RequestsPerSecond, EventsPerSecond int
+}
+
+// CreateWith makes a tenant with all that describes and limits it.
+func (r *Tenants) CreateWith(ctx context.Context, tenant NewTenant) (*Tenant, error) {
+	body := given("id", tenant.ID, "name", tenant.Name, "description", tenant.Description,
+		"requests_per_second", tenant.RequestsPerSecond, "events_per_second", tenant.EventsPerSecond)
+	if tenant.Metadata != nil {
+		body["metadata"] = tenant.Metadata
+	}
+	if tenant.Quotas != nil {
+		body["quotas"] = tenant.Quotas
+	}
+	return change[Tenant](ctx, r.api, http.MethodPost, path("tenants"), body)
+}
+
+// TenantChange has the fields of a tenant to be changed. What is not set stays as it is; Metadata and Quotas are
+// replaced as a whole.
+type TenantChange struct {
+	Name, Description                  Change[string]
+	Metadata                           Change[map[string]string]
+	Quotas                             Change[map[string]int64]
+	RequestsPerSecond, EventsPerSecond Change[int]
+}
+
+// Update changes some fields of a tenant.
+func (r *Tenants) Update(ctx context.Context, id string, changes TenantChange) (*Tenant, error) {
+	body := map[string]any{}
+	changes.Name.into(body, "name")
+	changes.Description.into(body, "description")
+	changes.Metadata.into(body, "metadata")
+	changes.Quotas.into(body, "quotas")
+	changes.RequestsPerSecond.into(body, "requests_per_second")
+	changes.EventsPerSecond.into(body, "events_per_second")
+	return change[Tenant](ctx, r.api, http.MethodPatch, path("tenants", id), body)
 }
 
 // Get gives one tenant.
@@ -179,6 +223,11 @@ func (r *Events) List(ctx context.Context, q EventQuery) *List[EventSummary] {
 	return newList[EventSummary](ctx, r.api, path("events"), values)
 }
 
+// Matches says which subscriptions want an event, and why the others do not.
+func (r *Events) Matches(ctx context.Context, id string) *List[Match] {
+	return newList[Match](ctx, r.api, path("events", id, "matches"), nil)
+}
+
 // Deliveries are events owed to subscriptions.
 type Deliveries struct{ api *api }
 
@@ -207,6 +256,11 @@ func (r *Deliveries) Attempts(ctx context.Context, id string) *List[Attempt] {
 	return newList[Attempt](ctx, r.api, path("deliveries", id, "attempts"), nil)
 }
 
+// Request gives what was sent to the receiver in an attempt, made again from the event. Its secrets are masked.
+func (r *Deliveries) Request(ctx context.Context, id string, attempt int) (*SentRequest, error) {
+	return get[SentRequest](ctx, r.api, path("deliveries", id, "attempts", strconv.Itoa(attempt), "request"), nil)
+}
+
 // Explain says where a delivery stands, why, what happens next, and what would help.
 func (r *Deliveries) Explain(ctx context.Context, id string) (*Explanation, error) {
 	return get[Explanation](ctx, r.api, path("deliveries", id, "explain"), nil)
@@ -230,9 +284,20 @@ func (r *Deliveries) Cancel(ctx context.Context, id string) (*Delivery, error) {
 // Destinations are URLs with their circuits.
 type Destinations struct{ api *api }
 
+// DestinationQuery says which destinations. What is empty is left out. Q is a part of the URL.
+type DestinationQuery struct {
+	State DestinationState
+	Q     string
+}
+
 // List lists destinations.
-func (r *Destinations) List(ctx context.Context) *List[Destination] {
-	return newList[Destination](ctx, r.api, path("destinations"), nil)
+func (r *Destinations) List(ctx context.Context, q DestinationQuery) *List[Destination] {
+	return newList[Destination](ctx, r.api, path("destinations"), query("state", q.State, "q", q.Q))
+}
+
+// Summary says how many destinations there are in each state.
+func (r *Destinations) Summary(ctx context.Context) (*DestinationSummary, error) {
+	return get[DestinationSummary](ctx, r.api, path("destinations", "summary"), nil)
 }
 
 // Get gives one destination.
@@ -356,11 +421,23 @@ func (c *Client) Stats(ctx context.Context, q StatsQuery) (*Stats, error) {
 
 // Limits gives the limits of the tenant, and how near it is to each.
 func (c *Client) Limits(ctx context.Context) ([]Limit, error) {
-	answer, err := get[Page[Limit]](ctx, c.api, path("limits"), nil)
+	return all[Limit](get[Page[Limit]](ctx, c.api, path("limits"), nil))
+}
+
+// Rates gives the rates of the tenant: requests and events per second.
+func (c *Client) Rates(ctx context.Context) ([]RateLimit, error) {
+	answer, err := get[struct {
+		Rates []RateLimit `json:"rates"`
+	}](ctx, c.api, path("limits"), nil)
 	if err != nil {
 		return nil, err
 	}
-	return answer.Data, nil
+	return answer.Rates, nil
+}
+
+// Policy gives the server's policy, and how far the policy of a subscription may go.
+func (c *Client) Policy(ctx context.Context) (*Policy, error) {
+	return get[Policy](ctx, c.api, path("policy"), nil)
 }
 
 // AuditQuery says which entries. What is empty is left out.
@@ -380,6 +457,20 @@ func (c *Client) Audit(ctx context.Context, q AuditQuery) *List[AuditEntry] {
 func (c *Client) TestFilter(ctx context.Context, filter Filter, event NewEvent) (*FilterVerdict, error) {
 	body := map[string]any{"filter": filter, "event": event.wire()}
 	return change[FilterVerdict](ctx, c.api, http.MethodPost, path("filters", "test"), body)
+}
+
+// FilterTrial is a filter, and which accepted events to try it on: those with these EventIDs, or the newest ones (20,
+// or Recent), of one Type where that is given.
+type FilterTrial struct {
+	Filter   Filter   `json:"filter"`
+	EventIDs []string `json:"event_ids,omitempty"`
+	Recent   int      `json:"recent,omitempty"`
+	Type     string   `json:"type,omitempty"`
+}
+
+// TryFilter tries a filter on events that were accepted. Nothing is stored and nothing is sent.
+func (c *Client) TryFilter(ctx context.Context, trial FilterTrial) (*FilterTrialAnswer, error) {
+	return change[FilterTrialAnswer](ctx, c.api, http.MethodPost, path("filters", "test", "events"), trial)
 }
 
 // given makes a body of names and values. What is empty is left out.

@@ -25,7 +25,7 @@ func TestPostWhoseAnswerIsCutIsRepeatedAndHasItsEffectOnce(t *testing.T) {
 				URL: "http://127.0.0.1:9/cut", Types: []string{"*"},
 			}))(t)
 			equal(t, fmt.Sprint(len(proxy.keys()), distinct(proxy.keys())), "3 1")
-			listed := must(client.Subscriptions.List(ctx).Collect(-1))(t)
+			listed := must(client.Subscriptions.List(ctx, postrider.SubscriptionQuery{}).Collect(-1))(t)
 			equal(t, len(listed), 1)
 			equal(t, listed[0].ID, subscription.ID)
 			equal(t, strings.HasPrefix(subscription.Secret.Reveal(), "whsec_"), true)

@@ -49,9 +49,28 @@ type Stream struct {
 
 // Stream opens a stream of what happens from now on. When it ends, open another one.
 func (c *Client) Stream(ctx context.Context) (*Stream, error) {
+	return c.StreamOf(ctx, StreamQuery{})
+}
+
+// StreamQuery says what a stream tells. What is empty is left out.
+type StreamQuery struct {
+	// Outcome: of the attempts only those that failed, or were delivered.
+	Outcome AttemptOutcome
+	// Destination: of this one only.
+	Destination string
+	// WithoutBodies: attempts without the body of the receiver's answer.
+	WithoutBodies bool
+}
+
+// StreamOf opens a stream with a choice of what it tells.
+func (c *Client) StreamOf(ctx context.Context, q StreamQuery) (*Stream, error) {
+	values := query("outcome", q.Outcome, "destination", q.Destination)
+	if q.WithoutBodies {
+		values.Set("body", "no")
+	}
 	streaming, cancel := context.WithCancel(ctx)
 	s := &Stream{ctx: ctx, cancel: cancel, alarm: time.AfterFunc(silenceMax, cancel)}
-	request, err := c.api.request(streaming, call{method: http.MethodGet, path: path("stream")}, "")
+	request, err := c.api.request(streaming, call{method: http.MethodGet, path: path("stream"), query: values}, "")
 	if err != nil {
 		s.stop()
 		return nil, err

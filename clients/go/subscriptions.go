@@ -30,6 +30,8 @@ type NewSubscription struct {
 	Secret Secret
 	// RateLimit is the most requests per second; 0 for no limit.
 	RateLimit float64
+	// Policy is what it wants otherwise than the server's policy.
+	Policy *NewSubscriptionPolicy
 	// IsDisabled creates it without new deliveries.
 	IsDisabled bool
 	// ClientCertificate and ClientKey (PEM) are for mutual TLS.
@@ -64,6 +66,9 @@ func (n NewSubscription) wire() map[string]any {
 	}
 	if n.Filter != nil {
 		body["filter"] = n.Filter
+	}
+	if n.Policy != nil {
+		body["policy"] = n.Policy
 	}
 	if n.Workfront != nil {
 		body["workfront"] = n.Workfront
@@ -117,6 +122,7 @@ type SubscriptionChange struct {
 	AuthToken         Change[Secret]
 	Headers           Change[map[string]Secret]
 	RateLimit         Change[float64]
+	Policy            Change[NewSubscriptionPolicy]
 	Enabled           Change[bool]
 	ClientCertificate Change[string]
 	ClientKey         Change[Secret]
@@ -138,6 +144,7 @@ func (s SubscriptionChange) wire() map[string]any {
 	s.AuthToken.into(body, "auth_token")
 	s.Headers.into(body, "headers")
 	s.RateLimit.into(body, "rate_limit")
+	s.Policy.into(body, "policy")
 	s.Enabled.into(body, "enabled")
 	s.ClientCertificate.into(body, "client_certificate")
 	s.ClientKey.into(body, "client_key")
@@ -167,9 +174,14 @@ func (r *Subscriptions) Get(ctx context.Context, id string) (*Subscription, erro
 	return get[Subscription](ctx, r.api, path("subscriptions", id), nil)
 }
 
+// SubscriptionQuery says which subscriptions. What is empty is left out. Q is a part of the name, description, UID,
+// URL or a value of the metadata; Metadata is key:value.
+type SubscriptionQuery struct{ Destination, UID, Q, Metadata string }
+
 // List lists subscriptions.
-func (r *Subscriptions) List(ctx context.Context) *List[Subscription] {
-	return newList[Subscription](ctx, r.api, path("subscriptions"), nil)
+func (r *Subscriptions) List(ctx context.Context, q SubscriptionQuery) *List[Subscription] {
+	values := query("destination", q.Destination, "uid", q.UID, "q", q.Q, "metadata", q.Metadata)
+	return newList[Subscription](ctx, r.api, path("subscriptions"), values)
 }
 
 // Update changes some fields of a subscription.

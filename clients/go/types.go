@@ -178,7 +178,7 @@ type EventDetail struct {
 type Certificate struct {
 	// ExpiresAt: until when it holds.
 	ExpiresAt time.Time `json:"expires_at"`
-	// Fingerprint: sHA-256 of the certificate, in hexadecimal digits.
+	// Fingerprint: SHA-256 of the certificate, in hexadecimal digits.
 	Fingerprint string `json:"fingerprint"`
 	// Subject: whose it is.
 	Subject string `json:"subject"`
@@ -186,12 +186,12 @@ type Certificate struct {
 
 // Subscription: a subscription.
 type Subscription struct {
-	// Policy: what it wants otherwise than the server's policy, as JSON.
-	Policy json.RawMessage `json:"policy"`
-	// EffectivePolicy: what holds for its deliveries, as JSON.
-	EffectivePolicy json.RawMessage `json:"effective_policy"`
-	ID              string          `json:"id"`
-	URL             string          `json:"url"`
+	ID  string `json:"id"`
+	URL string `json:"url"`
+	// Policy: what it wants otherwise than the server's policy; nil where the server is too old to say so.
+	Policy *SubscriptionPolicy `json:"policy"`
+	// EffectivePolicy: what holds for its deliveries; nil where the server is too old to say so.
+	EffectivePolicy *EffectivePolicy `json:"effective_policy"`
 	// AuthToken: the last four characters of the token, the rest masked; all masked where it is short.
 	AuthToken string `json:"auth_token"`
 	// CACertificates: the authorities that are believed instead of the usual ones; none: the usual ones.
@@ -311,8 +311,9 @@ type DeliveryDetail struct {
 	AttemptLog []Attempt `json:"attempt_log"`
 	// AttemptLogCursor: give this as `cursor` to `/v1/deliveries/{id}/attempts` to get the attempts that are
 	// not in `attempt_log`; empty where it has all of them.
-	AttemptLogCursor string   `json:"attempt_log_cursor"`
-	Schedule         Schedule `json:"schedule"`
+	AttemptLogCursor string `json:"attempt_log_cursor"`
+	// Schedule: the slots that it follows; nil where the server is too old to say so.
+	Schedule *Schedule `json:"schedule"`
 }
 
 // Schedule: the schedule that a delivery follows, or followed last: a replay begins a new one.
@@ -459,13 +460,13 @@ type Thresholds struct {
 
 // Destination: one URL of one tenant.
 type Destination struct {
-	// RateLimit: the most requests per second with where it comes from, as JSON; null for no limit.
-	RateLimit json.RawMessage `json:"rate_limit"`
-	// Recovery: how what waits is sent when it is enabled again, with where that comes from, as JSON.
-	Recovery json.RawMessage  `json:"recovery"`
-	ID       string           `json:"id"`
-	State    DestinationState `json:"state"`
-	URL      string           `json:"url"`
+	ID    string           `json:"id"`
+	State DestinationState `json:"state"`
+	URL   string           `json:"url"`
+	// RateLimit: the most requests per second, with where it comes from; nil for no limit.
+	RateLimit *DestinationRate `json:"rate_limit"`
+	// Recovery: how what waits is sent when it recovers; nil where the server is too old to say so.
+	Recovery *DestinationRecovery `json:"recovery"`
 	// Attempts: attempts that settled since the last reset.
 	Attempts            int64      `json:"attempts"`
 	ConsecutiveFailures int64      `json:"consecutive_failures"`

@@ -1,7 +1,9 @@
 #!/bin/sh
 # Run by `cargo xtask dist --check` inside a Debian of its own: $1 is the version of /postrider.deb, $2 that
-# of /next.deb. Every step is asserted; the first that fails ends the trial.
+# of /next.deb. With `--clients` there is /clients too, and the first webhook is sent by each of them. Every
+# step is asserted; the first that fails ends the trial.
 set -eu
+began=$(date +%s)
 
 installed=$1
 next=$2
@@ -68,6 +70,34 @@ grep -qF "$(cat /var/lib/postrider/admin.key)" /tmp/server.log && fail "the admi
 ask subscriptions create https://hooks.example.com/ 'task.*' >/dev/null
 ask send task.updated '{"status": "CUR"}' >/dev/null
 ask deliveries list | grep -q dlv_ || fail "the event has no delivery"
+
+# The first example of a client's README: a receiver, a subscription, an event.
+first_webhook() {
+    client=$1
+    folder=$2
+    shift 2
+    from=$(date +%s)
+    told=$(cd "$folder" && timeout 300 env POSTRIDER_SERVER=http://127.0.0.1:8080 \
+        POSTRIDER_KEY="$(cat /var/lib/postrider/admin.key)" "$@" 2>&1) || fail "$client: $told"
+    case $told in *"verified dlv_"*) ;; *) fail "$client: no webhook arrived: $told" ;; esac
+    echo "$client: the first webhook after $(($(date +%s) - from)) s, $(($(date +%s) - began)) s after the trial began"
+}
+
+if [ -d /clients ]; then
+    echo "== the first webhook by each client"
+    # The receivers of the examples are on loopback, which a server does not contact unless it is told to.
+    sed -i 's|^#allow = \[\]|allow = ["127.0.0.0/8"]\nallow_http = true|' /etc/postrider/postrider.toml
+    stop
+    start
+    first_webhook rust /clients/rust ./first_webhook
+    first_webhook typescript /clients/typescript node first.js
+    for wheel in /clients/python/*.whl; do python3 -m zipfile -e "$wheel" /clients/python/packages; done
+    first_webhook python /clients/python env PYTHONPATH=packages python3 first.py
+    export HOME=/clients GOFLAGS=-mod=mod GOPROXY=off
+    first_webhook go /clients/go/example go run .
+    # The purge below looks for what is left.
+    rm -rf /clients
+fi
 
 echo "== upgrade to $next over changed configuration, while it runs"
 echo '# changed by the administrator' >>/etc/postrider/postrider.toml

@@ -1,21 +1,16 @@
 """Makes the synchronous client and its tests from the asynchronous ones, so that the two cannot differ.
 
-    python3 scripts/unasync.py           # write the synchronous files
-    python3 scripts/unasync.py --check   # exit 1 where one is not up to date
+The build of the package runs it (`hatch_build.py`). The files that it writes are not kept in the repository: run it
+once in a clone, to read them or to use the sources without a build.
 """
 
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).parent.parent
-FILES = {
-    "src/postrider/_async_client.py": "src/postrider/_sync_client.py",
-    "tests/test_async_client.py": "tests/test_sync_client.py",
-    "tests/test_async_retry.py": "tests/test_sync_retry.py",
-}
+SOURCES = ("src/postrider/_async_*.py", "tests/test_async_*.py")
 RULES = [
     (r"Awaitable\[(.*)\]\]\)", r"\1])"),
     (r", Awaitable\b", ""),
@@ -24,7 +19,7 @@ RULES = [
     (r"\basynccontextmanager\b", "contextmanager"),
     (r"\bimport asyncio\b", "import time as _time"),
     (r"\basyncio\.sleep\b", "_time.sleep"),
-    (r"\b_Async(?=[A-Z])", "_"),
+    (r"\b_async_(?=[a-z])", "_sync_"),
     (r"\bAsync(?=[A-Z])", ""),
     (r"\b(__)a(iter|enter|exit)(__)\b", r"\1\2\3"),
     (r"\ba(close|read|iter_bytes)\b", r"\1"),
@@ -41,17 +36,16 @@ def synchronous(text: str) -> str:
     return text
 
 
-def main() -> int:
-    code = 0
-    for source, target in FILES.items():
-        made = synchronous((FOLDER / source).read_text())
-        if "--check" not in sys.argv[1:]:
-            (FOLDER / target).write_text(made)
-        elif (FOLDER / target).read_text() != made:
-            print(f"{target} is not up to date: run python3 scripts/unasync.py")
-            code = 1
-    return code
+def write_all() -> list[Path]:
+    """Writes the synchronous form of every source, and says where."""
+    made = []
+    for source in sorted(path for pattern in SOURCES for path in FOLDER.glob(pattern)):
+        target = source.with_name(source.name.replace("_async_", "_sync_"))
+        target.write_text(synchronous(source.read_text()))
+        made.append(target)
+    return made
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    for path in write_all():
+        print(path.relative_to(FOLDER))

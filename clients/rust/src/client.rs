@@ -15,8 +15,11 @@ use crate::call::Call;
 use crate::error::Error;
 use crate::resources::deliveries::Deliveries;
 use crate::resources::destinations::Destinations;
+use crate::resources::erasures::Erasures;
+use crate::resources::event_types::EventTypes;
 use crate::resources::events::Events;
 use crate::resources::keys::Keys;
+use crate::resources::operations::{Alerts, Operations, PortalLinks};
 use crate::resources::replays::Replays;
 use crate::resources::subscriptions::Subscriptions;
 use crate::resources::tenants::Tenants;
@@ -147,7 +150,7 @@ impl Client {
         &self.transport.server
     }
 
-    /// The same client for another tenant, with an admin key.
+    /// The same client for another tenant, with an admin key. `*` reads lists of all tenants.
     ///
     /// # Errors
     /// Where the name cannot be sent.
@@ -214,6 +217,31 @@ impl Client {
     /// Bulk replays.
     pub fn replays(&self) -> Replays<'_> {
         Replays { client: self }
+    }
+
+    /// Event types, and what is done with events that do not fit them.
+    pub fn event_types(&self) -> EventTypes<'_> {
+        EventTypes { client: self }
+    }
+
+    /// Erasures of payloads.
+    pub fn erasures(&self) -> Erasures<'_> {
+        Erasures { client: self }
+    }
+
+    /// Links that open the page for one tenant, once and without a key.
+    pub fn portal_links(&self) -> PortalLinks<'_> {
+        PortalLinks { client: self }
+    }
+
+    /// Targets of the operator's alerts, with an admin key.
+    pub fn alerts(&self) -> Alerts<'_> {
+        Alerts { client: self }
+    }
+
+    /// The server itself, with an admin key.
+    pub fn operations(&self) -> Operations<'_> {
+        Operations { client: self }
     }
 
     /// Tenants, with an admin key.

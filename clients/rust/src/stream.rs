@@ -5,13 +5,13 @@ use std::time::Duration;
 use bytes::{Buf as _, BytesMut};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::call::Call;
 use crate::client::Client;
 use crate::error::Error;
-use crate::types::{Attempt, Delivery, Transition};
+use crate::types::{Attempt, AttemptOutcome, Delivery, Transition};
 
 /// The server sends a sign of life every 15 s.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
@@ -60,6 +60,17 @@ pub enum Happening {
     Other(Value),
 }
 
+/// What a stream tells.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct StreamQuery {
+    /// Of the attempts only those that failed, or were delivered.
+    pub outcome: Option<AttemptOutcome>,
+    /// Of this destination only.
+    pub destination: Option<String>,
+    /// `no`: attempts without the body of the receiver's answer.
+    pub body: Option<String>,
+}
+
 /// What happens from now on, live.
 pub struct Stream {
     body: Incoming,
@@ -72,7 +83,15 @@ impl Client {
     /// # Errors
     /// Where no answer arrives, or a refusal.
     pub async fn stream(&self) -> Result<Stream, Error> {
-        let body = self.open(&Call::get("/v1/stream")).await?;
+        self.stream_of(&StreamQuery::default()).await
+    }
+
+    /// The same with a choice of what it tells.
+    ///
+    /// # Errors
+    /// Where no answer arrives, or a refusal.
+    pub async fn stream_of(&self, query: &StreamQuery) -> Result<Stream, Error> {
+        let body = self.open(&Call::get("/v1/stream").fields(query)).await?;
         Ok(Stream { body, buffer: BytesMut::new() })
     }
 }

@@ -273,7 +273,7 @@ fn wait(attempt: u32, retry_after: Option<Duration>, max: Duration) -> Option<Du
 }
 
 #[expect(clippy::disallowed_methods, reason = "a repeat comes after a pause; nothing wakes it")]
-async fn rest(pause: Duration) {
+pub(crate) async fn rest(pause: Duration) {
     tokio::time::sleep(pause).await;
 }
 

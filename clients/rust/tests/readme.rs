@@ -7,6 +7,7 @@ fn every_block_of_the_readme_is_an_example_and_every_example_is_there() {
         include_str!("../examples/first_webhook.rs"),
         include_str!("../examples/axum_receiver.rs"),
         include_str!("../examples/many_events.rs"),
+        include_str!("../examples/policies.rs"),
         include_str!("../examples/errors.rs"),
         include_str!("../examples/follow.rs"),
     ];

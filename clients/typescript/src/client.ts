@@ -1,18 +1,32 @@
 /** The client: one property for each kind of thing that the API has. */
-import { PostriderError } from "./errors.js";
+import { Api, type List, type ListOptions, hide, part } from "./api.js";
+import { Alerts, Erasures, EventTypes, Operations, PortalLinks } from "./operations.js";
 import { follow, type StreamOptions } from "./stream.js";
-import { Transport, type Call, type CallOptions, type ClientOptions, type Query } from "./transport.js";
+import { Transport, type Call, type CallOptions, type ClientOptions } from "./transport.js";
 import type {
-  Attempt, AuditEntry, Delivery, DeliveryDetail, DeliveryState, Destination, EventAccepted, EventDetail,
-  Enable, EventSummary, Explanation, Filter, FilterVerdict, Key, KeyCreated, Ledger, Limit, NewEvent, NewKey, NewReplay,
-  NewSubscription, NewTenant, Page, Replay, Stats, StreamEvent, Subscription, SubscriptionChange,
-  SubscriptionWithSecret, Tenant, TestOutcome, Time, Transition,
+  Attempt, AuditEntry, Delivery, DeliveryDetail, DeliveryState, Destination, DestinationState, DestinationSummary,
+  Enable, EventAccepted, EventDetail, EventSummary, Explanation, Filter, FilterTrial, FilterTrialAnswer, FilterVerdict,
+  Key, KeyCreated, Ledger, Limit, Match, NewEvent, NewKey, NewReplay, NewSubscription, NewTenant, Policy, RateLimit,
+  Replay, SentRequest, Simulation, SimulationAnswer, Stats, StreamEvent, Subscription, SubscriptionChange,
+  SubscriptionWithSecret, Tenant, TenantChange, TestOutcome, Time, Transition,
 } from "./types.js";
 
-/** How many entries a list fetches at a time. `limit` does not limit how many are yielded. */
-export interface ListOptions extends CallOptions {
-  /** Entries on a page, 1 to 1000. */
-  limit?: number;
+/** Which subscriptions. */
+export interface SubscriptionQuery {
+  destination?: string;
+  /** The application's own identifier. */
+  uid?: string;
+  /** A part of the name, description, uid, URL or a value of the metadata. */
+  q?: string;
+  /** A pair, as `key:value`. */
+  metadata?: string;
+}
+
+/** Which destinations. */
+export interface DestinationQuery {
+  state?: DestinationState;
+  /** A part of the URL. */
+  q?: string;
 }
 
 /** Which deliveries. */
@@ -31,78 +45,6 @@ const BATCH_EVENTS_MAX = 1000;
 /** Below the server's 16 MiB, so that a batch is never refused for its size alone. */
 const BATCH_BYTES_MAX = 15 * 1024 * 1024;
 
-/** Pages of a list, one after the other, as one sequence. `for await` fetches a page when it is needed. */
-export class List<T> implements AsyncIterable<T> {
-  readonly #page: (cursor: string | undefined) => Promise<Page<T>>;
-
-  constructor(page: (cursor: string | undefined) => Promise<Page<T>>) {
-    this.#page = page;
-  }
-
-  /** One page, for those who keep the cursor themselves. */
-  page(cursor?: string): Promise<Page<T>> {
-    return this.#page(cursor);
-  }
-
-  async *[Symbol.asyncIterator](): AsyncGenerator<T> {
-    let cursor: string | undefined;
-    do {
-      const page: Page<T> = await this.#page(cursor);
-      yield* page.data;
-      cursor = page.next_cursor ?? undefined;
-    } while (cursor !== undefined);
-  }
-
-  /** The first `max` entries as an array; all of them where `max` is left out. */
-  async toArray(max = Infinity): Promise<T[]> {
-    const entries: T[] = [];
-    if (max <= 0) return entries;
-    for await (const entry of this) {
-      entries.push(entry);
-      if (entries.length >= max) break;
-    }
-    return entries;
-  }
-}
-
-/** What all parts of the client need. */
-class Api {
-  readonly transport: Transport;
-
-  constructor(transport: Transport) {
-    this.transport = transport;
-  }
-
-  get<T>(path: string, options?: CallOptions, query: Query = {}): Promise<T> {
-    return this.transport.send({ method: "GET", path, query }, options);
-  }
-
-  post<T>(path: string, options?: CallOptions, body?: unknown): Promise<T> {
-    const call: Call = { method: "POST", path };
-    if (body !== undefined) call.body = body;
-    return this.transport.send(call, options);
-  }
-
-  delete(path: string, options?: CallOptions): Promise<void> {
-    return this.transport.send({ method: "DELETE", path }, options);
-  }
-
-  list<T>(path: string, options: ListOptions = {}, query: Query = {}): List<T> {
-    return new List((cursor) => this.get(path, options, { ...query, limit: options.limit, cursor }));
-  }
-}
-
-/** An identifier as a part of a path. An empty one would call another path. */
-function part(id: string): string {
-  if (id === "" || id === "." || id === "..") throw new PostriderError("an identifier is empty or malformed");
-  return encodeURIComponent(id);
-}
-
-/** Hides a secret from logs: it is there by its name, and not enumerable. */
-function hide<T extends object>(value: T, name: keyof T): T {
-  return Object.defineProperty(value, name, { value: value[name], enumerable: false });
-}
-
 /** Tenants, for admin keys. */
 export class Tenants {
   readonly #api: Api;
@@ -116,6 +58,10 @@ export class Tenants {
   }
   list(options?: ListOptions): List<Tenant> {
     return this.#api.list("/v1/tenants", options);
+  }
+  /** What is left out stays as it is; null removes. `metadata` and `quotas` are replaced as a whole. */
+  update(id: string, change: TenantChange, options?: CallOptions): Promise<Tenant> {
+    return this.#api.patch(`/v1/tenants/${part(id)}`, options, change);
   }
   delete(id: string, options?: CallOptions): Promise<void> {
     return this.#api.delete(`/v1/tenants/${part(id)}`, options);
@@ -193,6 +139,11 @@ export class Events {
     return this.#api.list("/v1/events", options, query);
   }
 
+  /** Which subscriptions want this event, and why the others do not. */
+  matches(id: string, options?: ListOptions): List<Match> {
+    return this.#api.list(`/v1/events/${part(id)}/matches`, options);
+  }
+
   async #send(lines: string[], options?: CallOptions): Promise<EventAccepted[]> {
     const call: Call = { method: "POST", path: "/v1/events/batch", ndjson: lines.join("\n") };
     const answer = await this.#api.transport.send<{ results: EventAccepted[] }>(call, options);
@@ -207,21 +158,22 @@ export class Subscriptions {
 
   /**
    * The answer's `secret` is shown this once. With the `uid` and the fields of a subscription that exists, the answer
-   * is that one, and its `secret` is absent.
+   * is that one, and its `secret` is empty.
    */
   async create(subscription: NewSubscription, options?: CallOptions): Promise<SubscriptionWithSecret> {
-    const created = this.#api.post<SubscriptionWithSecret>("/v1/subscriptions", options, subscription);
-    return hide(await created, "secret");
+    const created = await this.#api.post<SubscriptionWithSecret>("/v1/subscriptions", options, subscription);
+    created.secret ??= "";
+    return hide(created, "secret");
   }
   get(id: string, options?: CallOptions): Promise<Subscription> {
     return this.#api.get(`/v1/subscriptions/${part(id)}`, options);
   }
-  list(options?: ListOptions): List<Subscription> {
-    return this.#api.list("/v1/subscriptions", options);
+  list(options: SubscriptionQuery & ListOptions = {}): List<Subscription> {
+    const { destination, uid, q, metadata, ...rest } = options;
+    return this.#api.list("/v1/subscriptions", rest, { destination, uid, q, metadata });
   }
   update(id: string, change: SubscriptionChange, options?: CallOptions): Promise<Subscription> {
-    const path = `/v1/subscriptions/${part(id)}`;
-    return this.#api.transport.send({ method: "PATCH", path, body: change }, options);
+    return this.#api.patch(`/v1/subscriptions/${part(id)}`, options, change);
   }
   /** What is still owed to the subscription is cancelled. */
   delete(id: string, options?: CallOptions): Promise<void> {
@@ -256,6 +208,10 @@ export class Deliveries {
   attempts(id: string, options?: ListOptions): List<Attempt> {
     return this.#api.list(`/v1/deliveries/${part(id)}/attempts`, options);
   }
+  /** What was sent to the receiver in an attempt, made again from the event. Its secrets are masked. */
+  request(id: string, attempt: number, options?: CallOptions): Promise<SentRequest> {
+    return this.#api.get(`/v1/deliveries/${part(id)}/attempts/${attempt}/request`, options);
+  }
   /** Where it stands, why, what happens next, and what would help. */
   explain(id: string, options?: CallOptions): Promise<Explanation> {
     return this.#api.get(`/v1/deliveries/${part(id)}/explain`, options);
@@ -279,8 +235,13 @@ export class Destinations {
   readonly #api: Api;
   constructor(api: Api) { this.#api = api; }
 
-  list(options?: ListOptions): List<Destination> {
-    return this.#api.list("/v1/destinations", options);
+  list(options: DestinationQuery & ListOptions = {}): List<Destination> {
+    const { state, q, ...rest } = options;
+    return this.#api.list("/v1/destinations", rest, { state, q });
+  }
+  /** How many there are in each state. */
+  summary(options?: CallOptions): Promise<DestinationSummary> {
+    return this.#api.get("/v1/destinations/summary", options);
   }
   get(id: string, options?: CallOptions): Promise<Destination> {
     return this.#api.get(`/v1/destinations/${part(id)}`, options);
@@ -340,6 +301,11 @@ export class Client {
   readonly deliveries: Deliveries;
   readonly destinations: Destinations;
   readonly replays: Replays;
+  readonly eventTypes: EventTypes;
+  readonly erasures: Erasures;
+  readonly portalLinks: PortalLinks;
+  readonly alerts: Alerts;
+  readonly operations: Operations;
 
   constructor(options: ClientOptions) {
     this.#options = { ...options };
@@ -352,9 +318,14 @@ export class Client {
     this.deliveries = new Deliveries(api);
     this.destinations = new Destinations(api);
     this.replays = new Replays(api);
+    this.eventTypes = new EventTypes(api);
+    this.erasures = new Erasures(api);
+    this.portalLinks = new PortalLinks(api);
+    this.alerts = new Alerts(api);
+    this.operations = new Operations(api);
   }
 
-  /** The same client for another tenant. For admin keys. */
+  /** The same client for another tenant. For admin keys. `*` reads lists of all tenants. */
   forTenant(tenant: string): Client {
     return new Client({ ...this.#options, tenant });
   }
@@ -377,6 +348,21 @@ export class Client {
     return (await this.#api.get<{ data: Limit[] }>("/v1/limits", options)).data;
   }
 
+  /** The rates of the tenant: requests and events per second. */
+  async rates(options?: CallOptions): Promise<RateLimit[]> {
+    return (await this.#api.get<{ rates?: RateLimit[] }>("/v1/limits", options)).rates ?? [];
+  }
+
+  /** The server's policy, and how far the policy of a subscription may go. */
+  policy(options?: CallOptions): Promise<Policy> {
+    return this.#api.get("/v1/policy", options);
+  }
+
+  /** What policies would do in an outage. Nothing is stored and nothing is sent. */
+  simulate(simulation: Simulation, options?: CallOptions): Promise<SimulationAnswer> {
+    return this.#api.post("/v1/simulate", options, simulation);
+  }
+
   /** Who changed what. */
   audit(
     query: { tenant?: string; key?: string; action?: string; target?: string; since?: Time; until?: Time } = {},
@@ -388,6 +374,11 @@ export class Client {
   /** Tries a filter on an event. Nothing is stored and nothing is sent. */
   testFilter(filter: Filter, event: NewEvent, options?: CallOptions): Promise<FilterVerdict> {
     return this.#api.post("/v1/filters/test", options, { filter, event });
+  }
+
+  /** Tries a filter on events that were accepted: those that are named, or the newest ones. */
+  tryFilter(trial: FilterTrial, options?: CallOptions): Promise<FilterTrialAnswer> {
+    return this.#api.post("/v1/filters/test/events", options, trial);
   }
 
   /** Any call of the API, for those that have no method here. */

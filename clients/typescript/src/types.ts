@@ -33,6 +33,8 @@ export type Page<T> = { data: T[]; next_cursor: string | null };
 
 export type Tenant = Schemas["Tenant"];
 export type NewTenant = Schemas["NewTenant"];
+/** What is left out stays as it is; null removes. */
+export type TenantChange = Schemas["TenantChange"];
 
 export type Key = Schemas["Key"];
 /** A key that was just created. `key` is not enumerable, so that no log shows it by accident. */
@@ -46,6 +48,25 @@ export type NewEvent = Omit<Schemas["NewEvent"], "time"> & { time?: Time | null 
 export type EventAccepted = Schemas["EventAccepted"];
 export type EventSummary = Schemas["EventSummary"];
 export type EventDetail = Schemas["EventDetail"];
+/** Why an event did not fit the catalogue. */
+export type Misfit = Schemas["Misfit"];
+/** Whether a subscription wants an event, and why. */
+export type Match = Schemas["Match"];
+
+export type EventType = Schemas["EventType"];
+export type EventTypeScope = Schemas["EventTypeScope"];
+export type NewEventType = Omit<Schemas["NewEventType"], "scope"> & { scope?: EventTypeScope | null };
+/** What is left out stays as it is; null removes. */
+export type EventTypeChange = Schemas["EventTypeChange"];
+/** What is done with an event that does not fit: `accept`, `flag` or `refuse`. */
+export type Conduct = Schemas["Conduct"];
+export type Catalogue = Schemas["Catalogue"];
+/** What is left out stays as it is; null takes the server's choice. */
+export type CatalogueChange = Schemas["CatalogueChange"];
+
+export type Erasure = Schemas["Erasure"];
+/** One event, or all events of an object. */
+export type NewErasure = { event: string } | { object: string };
 
 export type Subscription = Omit<Schemas["Subscription"], "filter"> & { filter: Filter | null };
 /** A subscription with its secret. `secret` is not enumerable, so that no log shows it by accident. */
@@ -64,15 +85,24 @@ export type SubscriptionChange = Omit<
   enabled?: boolean;
 };
 export type TestOutcome = Schemas["TestOutcome"];
+/** What a subscription wants otherwise than the server's policy. */
+export type SubscriptionPolicy = Schemas["SubscriptionPolicy"];
+/** The same in a request: what is left out stays as it is, and null goes back to the server's policy. */
+export type NewSubscriptionPolicy = Schemas["NewSubscriptionPolicy"];
+/** What holds for the deliveries of a subscription. */
+export type EffectivePolicy = Schemas["EffectivePolicy"];
 
 export type Delivery = Schemas["Delivery"];
 export type DeliveryState = Schemas["DeliveryState"];
 export type DeliveryDetail = Schemas["DeliveryDetail"];
 export type Attempt = Schemas["Attempt"];
 export type Explanation = Schemas["Explanation"];
+/** A request to a receiver, with masked secrets. */
+export type SentRequest = Schemas["SentRequest"];
 
 export type Destination = Schemas["Destination"];
 export type DestinationState = Schemas["DestinationState"];
+export type DestinationSummary = Schemas["DestinationSummary"];
 export type Transition = Omit<Schemas["Transition"], "evidence"> & { evidence: { [key: string]: unknown } };
 
 export type Replay = Schemas["Replay"];
@@ -95,8 +125,27 @@ export type Enable = {
 export type Ledger = Schemas["Ledger"];
 export type Stats = Schemas["Stats"];
 export type Limit = Schemas["Limit"];
+export type RateLimit = Schemas["RateLimit"];
 export type FilterVerdict = Schemas["FilterVerdict"];
+/** A filter, and the events to try it on. */
+export type FilterTrial = Omit<Schemas["FilterTrial"], "filter"> & { filter: Filter };
+export type FilterTrialAnswer = Schemas["FilterTrialAnswer"];
+/** The server's policy. */
+export type Policy = Schemas["Policy"];
+export type Simulation = Schemas["Simulation"];
+export type SimulationAnswer = Schemas["SimulationAnswer"];
 export type AuditEntry = Schemas["AuditEntry"];
+
+export type PortalLink = Schemas["PortalLink"];
+/** A link that was just made. `url` is not enumerable, so that no log shows it by accident. */
+export type PortalLinkCreated = Schemas["PortalLinkCreated"];
+export type NewPortalLink = Omit<Schemas["NewPortalLink"], "access"> & { access: "read" | "manage" };
+
+export type AlertTarget = Schemas["AlertTarget"];
+export type AlertTestResult = Schemas["AlertTestResult"];
+export type Server = Schemas["Server"];
+export type Setting = Schemas["Setting"];
+export type Backup = Schemas["Backup"];
 
 /** Why a request was refused (RFC 9457). */
 export type Problem = Schemas["Problem"];

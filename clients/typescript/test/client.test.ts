@@ -183,6 +183,34 @@ test("destinations are listed, frozen, enabled, and tell their timeline", async 
   assert.deepEqual(timeline.map(({ to }) => to), ["enabled", "frozen"]);
 });
 
+test("a subscription with a uid is created once, with a policy of its own", async () => {
+  const client = await freshTenant();
+  const wanted = { url: "http://127.0.0.1:9/u", types: ["*"], uid: "crm", metadata: { plan: "gold" }, policy: { retry: { max: 3 } } };
+  const first = await client.subscriptions.create(wanted);
+  const again = await client.subscriptions.create(wanted);
+  assert.deepEqual([again.id, again.secret, first.secret === ""], [first.id, "", false]);
+  assert.deepEqual([first.policy.retry.max, first.effective_policy.retry.max], [3, 3]);
+  await client.subscriptions.create({ url: "http://127.0.0.1:9/other", types: ["*"] });
+  assert.equal((await client.subscriptions.list({ metadata: "plan:gold" }).toArray()).length, 1);
+  assert.equal((await client.subscriptions.list({ limit: 1 }).toArray()).length, 2);
+  const reset = await client.subscriptions.update("crm", { policy: null });
+  assert.deepEqual(reset.effective_policy.retry, (await client.policy()).retry);
+});
+
+test("a tenant has its own quotas, and an admin reads the lists of all tenants", async () => {
+  const admin = new Client({ url, key: adminKey });
+  const { id } = await admin.tenants.create({ id: `ts-own-${Date.now()}` });
+  const changed = await admin.tenants.update(id, { quotas: { subscriptions: 1 }, events_per_second: 1000 });
+  assert.deepEqual([changed.quotas, changed.events_per_second], [{ subscriptions: 1 }, 1000]);
+  const client = admin.forTenant(id);
+  const { destination_id } = await client.subscriptions.create({ url: "http://127.0.0.1:9/q", types: ["*"] });
+  assert.equal((await refused(client.subscriptions.create({ url: "http://127.0.0.1:9/r", types: ["*"] }))).status, 429);
+  assert.ok((await client.rates()).some(({ limit, own }) => limit === 1000 && own));
+  const all = await admin.forTenant("*").destinations.list({ q: "127.0.0.1:9/q", limit: 1000 }).toArray();
+  assert.equal(all.find((one) => one.id === destination_id)?.tenant, id);
+  assert.equal((await client.destinations.summary()).enabled, 1);
+});
+
 test("tenants and keys are made and removed, and a key does what its scopes say", async () => {
   const admin = new Client({ url, key: adminKey });
   const id = `ts-keys-${Date.now()}`;

@@ -2,10 +2,11 @@
 //!
 //! Everything is made of `packaging/` and of what the binary says of itself; nothing is downloaded. With
 //! `--check` the packages are then installed, started, upgraded and purged in a system of their own
-//! ([`trial`]). `cargo xtask packages` is the cheap part, which CI runs ([`checks`]).
+//! ([`trial`]); with `--clients` that system has the clients too ([`clients`]). `cargo xtask packages` is the cheap part, which CI runs ([`checks`]).
 
 mod binary;
 mod checks;
+mod clients;
 mod debian;
 mod image;
 mod stage;
@@ -38,7 +39,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     let debian = debian::make(root, &folder, &release, &binary)?;
     write_checksums(&folder, &[&tarball, &debian])?;
     if wanted.check {
-        trial::run(root, &folder, &release, &binary, &debian)?;
+        trial::run(root, &folder, &release, &binary, &debian, wanted.clients)?;
     }
     if wanted.image {
         image::build(root, &release)?;
@@ -53,6 +54,8 @@ struct Wanted {
     binary_only: bool,
     /// Try the packages.
     check: bool,
+    /// Try the clients with them.
+    clients: bool,
     /// Make an image.
     image: bool,
 }
@@ -64,8 +67,9 @@ impl Wanted {
             match argument.as_str() {
                 "--binary" => wanted.binary_only = true,
                 "--check" => wanted.check = true,
+                "--clients" => (wanted.check, wanted.clients) = (true, true),
                 "--image" => wanted.image = true,
-                _ => bail!("cargo xtask dist [--binary | [--check] [--image]]"),
+                _ => bail!("cargo xtask dist [--binary | [--check | --clients] [--image]]"),
             }
         }
         Ok(wanted)
@@ -119,6 +123,7 @@ mod tests {
             |words: &str| Wanted::of(&words.split(' ').map(str::to_owned).collect::<Vec<_>>());
         let both = Wanted { check: true, image: true, ..Wanted::default() };
         assert_eq!(wanted("--check --image").unwrap(), both);
+        assert!(wanted("--clients").unwrap().check);
         assert!(wanted("--chek").is_err());
     }
 

@@ -1,6 +1,7 @@
 //! `cargo xtask dist --check`: the packages in a Debian of their own.
 //!
 //! A minimal system is made by `mmdebstrap` (once, then kept in `target/`), and each run works on a copy.
+//! With `--clients` it has Python, Node and Go of Debian, and the first webhook is sent by each client.
 //! There the package is installed, its unit's command runs and takes an event, the package is upgraded over
 //! it, removed and purged. No service manager runs in such a system: the unit's options are judged by
 //! `systemd-analyze` ([`super::checks`]), and its command line is run as its user.
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Release, debian};
+use super::{Release, clients, debian};
 use crate::install;
 use crate::process::{command, output, run as run_command};
 
@@ -21,10 +22,14 @@ pub(super) fn run(
     release: &Release,
     binary: &Path,
     package: &Path,
+    with_clients: bool,
 ) -> Result<()> {
     run_command(&mut command(folder, "sha256sum --check --strict SHA256SUMS"))?;
     tarball(folder, release)?;
-    let system = system(root)?;
+    let system = system(root, with_clients)?;
+    if with_clients {
+        clients::prepare(root, &system.join("clients"))?;
+    }
     let next_version = format!("{}+next", release.version);
     let scratch = root.join("target/dist-stage");
     let next = debian::make_version(root, &scratch, release, binary, &next_version)?;
@@ -88,14 +93,20 @@ fn suite() -> String {
 }
 
 /// A copy of a minimal Debian, which is made at the first time.
-fn system(root: &Path) -> Result<PathBuf> {
-    let base = root.join("target/dist-base.tar");
+fn system(root: &Path, with_clients: bool) -> Result<PathBuf> {
+    let mut packages = "--include=adduser,ca-certificates,init-system-helpers".to_owned();
+    let mut name = "target/dist-base.tar";
+    if with_clients {
+        packages.push_str(clients::PACKAGES);
+        name = "target/dist-base-clients.tar";
+    }
+    let base = root.join(name);
     if !base.exists() {
         let purpose = "the package is tried in a Debian of its own";
         install::ensure_debian_package("mmdebstrap", "mmdebstrap", purpose)?;
         let unfinished = base.with_extension("new.tar");
         let mut make = command(root, "mmdebstrap --quiet --mode=root --variant=minbase");
-        make.arg("--include=adduser,ca-certificates,init-system-helpers").arg(suite());
+        make.arg(packages).arg(suite());
         run_command(make.arg(&unfinished))?;
         fs::rename(&unfinished, &base).context("cannot keep the system's tarball")?;
     }

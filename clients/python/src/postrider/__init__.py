@@ -1,9 +1,11 @@
 """Client for Postrider, the webhook delivery server, and `verify` for those who receive its webhooks."""
 
 from . import models
-from ._async_client import AsyncClient, AsyncPage, AsyncPages
+from ._async_api import AsyncPage, AsyncPages
+from ._async_client import AsyncClient
 from ._core import UNSET
-from ._sync_client import Client, Page, Pages
+from ._sync_api import Page, Pages
+from ._sync_client import Client
 from .errors import (
     ConnectionFailed,
     PostriderError,

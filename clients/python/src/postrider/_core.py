@@ -88,6 +88,16 @@ def post(path: str, key: str | None, body: Any = UNSET) -> Call:
     return Call("POST", path, body=None if body is UNSET else encode(body), idempotency_key=key)
 
 
+def patch(path: str, key: str | None, body: Any, **query: Any) -> Call:
+    """A call that changes some fields."""
+    return Call("PATCH", path, query, body=encode(body), idempotency_key=key)
+
+
+def delete(path: str, key: str | None, **query: Any) -> Call:
+    """A call that removes."""
+    return Call("DELETE", path, query, idempotency_key=key)
+
+
 def part(identifier: str) -> str:
     """An identifier as a part of a path. An empty one would call another path."""
     if identifier in ("", ".", ".."):

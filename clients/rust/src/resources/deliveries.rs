@@ -8,7 +8,7 @@ use crate::call::{Call, path};
 use crate::client::Client;
 use crate::error::Error;
 use crate::list::List;
-use crate::types::{Attempt, Delivery, DeliveryDetail, DeliveryState, Explanation};
+use crate::types::{Attempt, Delivery, DeliveryDetail, DeliveryState, Explanation, SentRequest};
 
 /// Deliveries: one event owed to one subscription.
 #[derive(Clone, Copy)]
@@ -30,6 +30,8 @@ pub struct DeliveryQuery {
     /// Of events of this type.
     #[serde(rename = "type")]
     pub kind: Option<String>,
+    /// Of events of this object.
+    pub object: Option<String>,
     /// Accepted at this time or later.
     pub since: Option<Timestamp>,
     /// Accepted before this time.
@@ -53,6 +55,16 @@ impl Deliveries<'_> {
     /// The attempts, oldest first.
     pub fn attempts(&self, id: &str) -> List<Attempt> {
         List::new(self.client, path(&["deliveries", id, "attempts"]).map(Call::get))
+    }
+
+    /// What was sent to the receiver in an attempt, made again from the event. Its secrets are
+    /// masked.
+    ///
+    /// # Errors
+    /// As every call.
+    pub async fn request(&self, id: &str, attempt: u32) -> Result<SentRequest, Error> {
+        let number = attempt.to_string();
+        get(self.client, &["deliveries", id, "attempts", &number, "request"]).await
     }
 
     /// Where it stands, why, what happens next, and what would help.

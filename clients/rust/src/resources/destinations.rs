@@ -8,7 +8,7 @@ use crate::call::{Call, path};
 use crate::client::Client;
 use crate::error::Error;
 use crate::list::List;
-use crate::types::{Destination, DestinationState, Enable, Transition};
+use crate::types::{Destination, DestinationState, DestinationSummary, Enable, Transition};
 
 /// Destinations: URLs with their circuits.
 #[derive(Clone, Copy)]
@@ -29,6 +29,14 @@ impl Destinations<'_> {
     /// Destinations.
     pub fn list(&self, query: &DestinationQuery) -> List<Destination> {
         List::new(self.client, path(&["destinations"]).map(|path| Call::get(path).fields(query)))
+    }
+
+    /// How many there are in each state.
+    ///
+    /// # Errors
+    /// As every call.
+    pub async fn summary(&self) -> Result<DestinationSummary, Error> {
+        get(self.client, &["destinations", "summary"]).await
     }
 
     /// One destination.

@@ -32,6 +32,8 @@ pub struct EventQuery {
     /// Of this type.
     #[serde(rename = "type")]
     pub kind: Option<String>,
+    /// Of this object.
+    pub object: Option<String>,
     /// Accepted at this time or later.
     pub since: Option<Timestamp>,
     /// Accepted before this time.

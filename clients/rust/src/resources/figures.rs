@@ -4,13 +4,15 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::operations::Data;
 use super::{get, post_json};
 use crate::call::{Call, path};
 use crate::client::Client;
 use crate::error::Error;
 use crate::list::List;
 use crate::types::{
-    AuditEntry, Filter, FilterVerdict, Ledger, Limit, NewEvent, Simulation, SimulationAnswer, Stats,
+    AuditEntry, Filter, FilterTrialAnswer, FilterVerdict, Ledger, Limit, NewEvent, Policy,
+    RateLimit, Simulation, SimulationAnswer, Stats,
 };
 
 /// Which time.
@@ -43,9 +45,34 @@ pub struct AuditQuery {
     pub until: Option<Timestamp>,
 }
 
+/// A filter, and which events to try it on: those that are named, or the newest ones.
+#[derive(Debug, Clone, Serialize)]
+pub struct FilterTrial {
+    /// The filter.
+    pub filter: Filter,
+    /// Events by their identifiers, at most 50; not together with `recent` or `kind`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub event_ids: Option<Vec<String>>,
+    /// So many of the newest events, 1 to 50; 20 where it is left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recent: Option<u32>,
+    /// Of the newest events only those of this type.
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+}
+
+impl FilterTrial {
+    /// A trial on the newest events.
+    pub fn new(filter: Filter) -> FilterTrial {
+        FilterTrial { filter, event_ids: None, recent: None, kind: None }
+    }
+}
+
+/// The rates of a tenant; older servers have none in the answer.
 #[derive(Deserialize)]
-struct Data<T> {
-    data: Vec<T>,
+struct Rates {
+    #[serde(default)]
+    rates: Vec<RateLimit>,
 }
 
 impl Client {
@@ -81,6 +108,22 @@ impl Client {
         Ok(get::<Data<Limit>>(self, &["limits"]).await?.data)
     }
 
+    /// The rates of the tenant: requests and events per second.
+    ///
+    /// # Errors
+    /// As every call.
+    pub async fn rates(&self) -> Result<Vec<RateLimit>, Error> {
+        Ok(get::<Rates>(self, &["limits"]).await?.rates)
+    }
+
+    /// The server's policy, and how far the policy of a subscription may go.
+    ///
+    /// # Errors
+    /// As every call.
+    pub async fn policy(&self) -> Result<Policy, Error> {
+        get(self, &["policy"]).await
+    }
+
     /// Who changed what.
     pub fn audit(&self, query: &AuditQuery) -> List<AuditEntry> {
         List::new(self, path(&["audit"]).map(|path| Call::get(path).fields(query)))
@@ -96,6 +139,14 @@ impl Client {
         event: &NewEvent,
     ) -> Result<FilterVerdict, Error> {
         post_json(self, &["filters", "test"], &json!({ "filter": filter, "event": event })).await
+    }
+
+    /// Tries a filter on events that were accepted: those that are named, or the newest ones.
+    ///
+    /// # Errors
+    /// As every call.
+    pub async fn try_filter(&self, trial: &FilterTrial) -> Result<FilterTrialAnswer, Error> {
+        post_json(self, &["filters", "test", "events"], trial).await
     }
 
     /// What policies would do in an outage. Nothing is stored and nothing is sent.

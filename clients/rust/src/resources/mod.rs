@@ -2,9 +2,12 @@
 
 pub(crate) mod deliveries;
 pub(crate) mod destinations;
+pub(crate) mod erasures;
+pub(crate) mod event_types;
 pub(crate) mod events;
 pub(crate) mod figures;
 pub(crate) mod keys;
+pub(crate) mod operations;
 pub(crate) mod replays;
 pub(crate) mod subscriptions;
 pub(crate) mod tenants;

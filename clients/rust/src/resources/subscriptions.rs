@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use hyper::Method;
+use serde::Serialize;
 use serde_json::json;
 
 use super::{delete, get, post, post_json};
@@ -20,8 +21,22 @@ pub struct Subscriptions<'a> {
     pub(crate) client: &'a Client,
 }
 
+/// Which subscriptions.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct SubscriptionQuery {
+    /// Of this destination.
+    pub destination: Option<String>,
+    /// With this identifier of the application's own.
+    pub uid: Option<String>,
+    /// With this text in the name, description, uid, URL or a value of the metadata.
+    pub q: Option<String>,
+    /// With this pair of the metadata, as `key:value`.
+    pub metadata: Option<String>,
+}
+
 impl Subscriptions<'_> {
-    /// Creates a subscription. Its secret is shown this once.
+    /// Creates a subscription. Its secret is shown this once. With the `uid` and the fields of one
+    /// that exists, the answer is that one, and its secret is empty.
     ///
     /// # Errors
     /// As every call.
@@ -37,9 +52,9 @@ impl Subscriptions<'_> {
         get(self.client, &["subscriptions", id]).await
     }
 
-    /// All subscriptions.
-    pub fn list(&self) -> List<Subscription> {
-        List::new(self.client, path(&["subscriptions"]).map(Call::get))
+    /// Subscriptions.
+    pub fn list(&self, query: &SubscriptionQuery) -> List<Subscription> {
+        List::new(self.client, path(&["subscriptions"]).map(|path| Call::get(path).fields(query)))
     }
 
     /// Changes some fields.

@@ -1,11 +1,13 @@
 //! Tenants.
 
+use hyper::Method;
+
 use super::{delete, get, post_json};
 use crate::call::{Call, path};
 use crate::client::Client;
 use crate::error::Error;
 use crate::list::List;
-use crate::types::{NewTenant, Tenant};
+use crate::types::{NewTenant, Tenant, TenantChange};
 
 /// Tenants, with an admin key.
 #[derive(Clone, Copy)]
@@ -33,6 +35,15 @@ impl Tenants<'_> {
     /// All tenants.
     pub fn list(&self) -> List<Tenant> {
         List::new(self.client, path(&["tenants"]).map(Call::get))
+    }
+
+    /// Changes some fields.
+    ///
+    /// # Errors
+    /// As every call.
+    pub async fn update(&self, id: &str, change: &TenantChange) -> Result<Tenant, Error> {
+        let call = Call::new(Method::PATCH, path(&["tenants", id])?).json(change)?;
+        self.client.call(&call).await
     }
 
     /// Deletes a tenant that has no subscriptions.

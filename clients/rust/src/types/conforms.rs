@@ -1,7 +1,10 @@
 //! The types have the fields of the OpenAPI document, each with its kind.
 //!
 //! A sample with every field is made from the document, read into the type and written again: a
-//! field that the type lacks is lost on the way, and one that the document lacks is added.
+//! field that the type lacks is lost on the way, and one that the document lacks is added. Samples of
+//! the oldest and of a later server are read too.
+
+use std::sync::LazyLock;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -9,76 +12,121 @@ use serde_json::{Map, Value, json};
 
 use super::*;
 
-fn document() -> Value {
-    let text = include_str!("../../../openapi.json");
-    serde_json::from_str(text).unwrap()
-}
+/// The OpenAPI document.
+static DOCUMENT: LazyLock<Value> =
+    LazyLock::new(|| serde_json::from_str(include_str!("../../../openapi.json")).unwrap());
 
-/// A value that fits the schema; every property is there.
-fn sample(document: &Value, schema: &Value, name: &str) -> Value {
-    if let Some(reference) = schema["$ref"].as_str() {
-        let target = reference.trim_start_matches('#');
-        return sample(document, document.pointer(target).unwrap(), name);
-    }
-    if let Some(word) = schema["enum"].get(0) {
-        return word.clone();
-    }
-    if let Some(parts) = schema["allOf"].as_array() {
-        let objects = parts.iter().map(|part| sample(document, part, name));
-        return Value::Object(objects.flat_map(|part| part.as_object().unwrap().clone()).collect());
-    }
-    if let Some(choices) = schema["oneOf"].as_array() {
-        return sample(document, &choices[0], name);
-    }
-    let kinds = schema["type"].as_array();
-    let named = kinds.and_then(|kinds| kinds.iter().find(|kind| *kind != "null"));
-    let kind = named.unwrap_or(&schema["type"]).as_str();
-    match (kind, schema["format"].as_str()) {
-        (Some("string"), Some("date-time")) => json!("2025-11-15T09:30:00.12Z"),
-        (Some("string"), _) if matches!(name, "secret" | "key") => json!("[secret]"),
-        (Some("string"), _) => json!("text"),
-        (Some("integer"), _) => json!(202),
-        (Some("number"), _) => json!(1.5),
-        (Some("boolean"), _) => json!(true),
-        (Some("array"), _) => json!([sample(document, &schema["items"], name)]),
-        (Some("object"), _) => properties(document, schema),
-        _ => json!({ "any": ["JSON"] }),
-    }
-}
+/// The fields that the oldest answers had, by schema.
+static OLDEST: LazyLock<Value> =
+    LazyLock::new(|| serde_json::from_str(include_str!("../../../oldest-answers.json")).unwrap());
 
-fn properties(document: &Value, schema: &Value) -> Value {
-    let Some(properties) = schema["properties"].as_object() else {
-        let values = &schema["additionalProperties"];
-        let value = if values.is_object() { sample(document, values, "") } else { json!("b") };
-        return json!({ "a": value });
-    };
-    let one = |(name, schema): (&String, &Value)| (name.clone(), sample(document, schema, name));
-    Value::Object(properties.iter().map(one).collect::<Map<_, _>>())
-}
-
-fn check<T: DeserializeOwned + Serialize>(name: &str) {
-    let document = document();
-    let schema = &document["components"]["schemas"][name];
+fn schema(name: &str) -> &'static Value {
+    let schema = &DOCUMENT["components"]["schemas"][name];
     assert!(schema.is_object(), "the document has no {name}");
-    let expected = sample(&document, schema, "");
-    let read: T = serde_json::from_value(expected.clone())
-        .unwrap_or_else(|error| panic!("{name}: {error}: {expected}"));
-    assert_eq!(serde_json::to_value(&read).unwrap(), expected, "{name}");
+    schema
+}
+
+/// The server whose answer is sampled.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// This version: every field of the document.
+    Full,
+    /// The oldest: the fields of `oldest-answers.json`, and null where that may be.
+    Old,
+    /// A later one: more fields, and a word that nobody knows for each enumerated one.
+    New,
+}
+
+impl Form {
+    /// A sample of a named schema.
+    fn of(self, name: &str) -> Value {
+        let mut value = self.sample(schema(name), "");
+        if let (Form::Old, Some(fields)) = (self, value.as_object_mut()) {
+            let known = OLDEST[name].as_array().unwrap();
+            fields.retain(|field, _| known.iter().any(|one| one == field));
+        }
+        value
+    }
+
+    /// A value that fits the schema.
+    fn sample(self, schema: &Value, name: &str) -> Value {
+        if let Some(reference) = schema["$ref"].as_str() {
+            let target = reference.rsplit('/').next().unwrap();
+            return match self::schema(target)["properties"].is_null() {
+                true => self.sample(self::schema(target), name),
+                false => self.of(target),
+            };
+        }
+        let kinds = schema["type"].as_array();
+        let is_nullable = kinds.is_some_and(|kinds| kinds.iter().any(|kind| kind == "null"))
+            || schema["oneOf"].as_array().is_some_and(|all| all.contains(&json!({"type": "null"})));
+        if self == Form::Old && is_nullable {
+            return Value::Null;
+        }
+        if let Some(word) = schema["enum"].get(0) {
+            return if self == Form::New { json!("from_the_future") } else { word.clone() };
+        }
+        if let Some(parts) = schema["allOf"].as_array() {
+            let objects = parts.iter().map(|part| self.sample(part, name));
+            let fields = objects.flat_map(|part| part.as_object().unwrap().clone());
+            return Value::Object(fields.collect());
+        }
+        if let Some(choices) = schema["oneOf"].as_array() {
+            return self.sample(&choices[0], name);
+        }
+        let named = kinds.and_then(|kinds| kinds.iter().find(|kind| *kind != "null"));
+        let kind = named.unwrap_or(&schema["type"]).as_str();
+        match (kind, schema["format"].as_str()) {
+            (Some("string"), Some("date-time")) => json!("2025-11-15T09:30:00.12Z"),
+            (Some("string"), _) if matches!(name, "secret" | "key") => json!("[secret]"),
+            (Some("string"), _) => json!("text"),
+            (Some("integer"), _) => json!(202),
+            (Some("number"), _) => json!(1.5),
+            (Some("boolean"), _) => json!(true),
+            (Some("array"), _) => json!([self.sample(&schema["items"], name)]),
+            (Some("object"), _) => self.properties(schema),
+            _ => json!({ "any": ["JSON"] }),
+        }
+    }
+
+    fn properties(self, schema: &Value) -> Value {
+        let Some(properties) = schema["properties"].as_object() else {
+            let values = &schema["additionalProperties"];
+            let value = if values.is_object() { self.sample(values, "") } else { json!("b") };
+            return json!({ "a": value });
+        };
+        let one = |(name, schema): (&String, &Value)| (name.clone(), self.sample(schema, name));
+        let mut fields = properties.iter().map(one).collect::<Map<_, _>>();
+        if self == Form::New {
+            fields.insert("added_later".to_owned(), json!({ "any": ["JSON"] }));
+        }
+        Value::Object(fields)
+    }
+}
+
+/// Reads a sample of each form; the full one is written again without a loss.
+fn check<T: DeserializeOwned + Serialize>(name: &str) {
+    // By text: raw JSON cannot be read from a parsed value.
+    let read = |sample: &Value| -> T {
+        serde_json::from_str(&sample.to_string())
+            .unwrap_or_else(|error| panic!("{name}: {error}: {sample}"))
+    };
+    let full = Form::Full.of(name);
+    let written = serde_json::to_string(&read(&full)).unwrap();
+    assert_eq!(written.parse::<Value>().unwrap(), full, "{name}");
+    read(&Form::Old.of(name));
+    read(&Form::New.of(name));
 }
 
 #[test]
-fn answers_have_the_fields_of_the_openapi_document() {
+fn answers_of_this_an_older_and_a_newer_server_are_read() {
     check::<Tenant>("Tenant");
     check::<Key>("Key");
     check::<KeyCreated>("KeyCreated");
     check::<EventAccepted>("EventAccepted");
     check::<EventSummary>("EventSummary");
     check::<Misfit>("Misfit");
-    // Raw JSON cannot be read from a parsed value: read the text.
-    let document = document();
-    let detail = sample(&document, &document["components"]["schemas"]["EventDetail"], "");
-    let read: EventDetail = serde_json::from_str(&detail.to_string()).unwrap();
-    assert_eq!(serde_json::to_string(&read).unwrap().parse::<Value>().unwrap(), detail);
+    check::<EventDetail>("EventDetail");
     check::<Match>("Match");
     check::<FilterVerdict>("FilterVerdict");
     check::<Subscription>("Subscription");
@@ -97,12 +145,25 @@ fn answers_have_the_fields_of_the_openapi_document() {
     check::<Limit>("Limit");
     check::<AuditEntry>("AuditEntry");
     check::<SimulationAnswer>("SimulationAnswer");
+    check::<SentRequest>("SentRequest");
+    check::<DestinationSummary>("DestinationSummary");
+    check::<FilterTrialAnswer>("FilterTrialAnswer");
+    check::<EventType>("EventType");
+    check::<Catalogue>("Catalogue");
+    check::<Erasure>("Erasure");
+    check::<RateLimit>("RateLimit");
+    check::<Policy>("Policy");
+    check::<Server>("Server");
+    check::<Setting>("Setting");
+    check::<Backup>("Backup");
+    check::<AlertTarget>("AlertTarget");
+    check::<AlertTestResult>("AlertTestResult");
+    check::<PortalLink>("PortalLink");
 }
 
 /// The fields of a request, and whether the document has them all and no other.
 fn check_request(name: &str, full: &impl Serialize, left_out: &[&str]) {
-    let document = document();
-    let known = document["components"]["schemas"][name]["properties"].as_object().unwrap().clone();
+    let known = schema(name)["properties"].as_object().unwrap();
     let full = serde_json::to_value(full).unwrap();
     let mut expected: Vec<_> = known.keys().map(String::as_str).collect();
     expected.retain(|field| !left_out.contains(field));
@@ -199,6 +260,29 @@ fn requests_of_operators_have_the_fields_of_the_openapi_document() {
         ..Simulation::new(1, 1)
     };
     check_request("Simulation", &simulation, &[]);
+    let change = TenantChange::new()
+        .name(None)
+        .description(None)
+        .metadata(&tenant.metadata)
+        .quotas(&tenant.quotas)
+        .requests_per_second(None)
+        .events_per_second(None);
+    check_request("TenantChange", &change, &[]);
+    let mut kind = NewEventType::new("a.b", json!({}));
+    (kind.description, kind.example) = (text(), Some(json!(1)));
+    (kind.deprecated, kind.scope) = (Some(true), Some(EventTypeScope::Server));
+    check_request("NewEventType", &kind, &[]);
+    let change = EventTypeChange::new().deprecated(true).description(None);
+    check_request("EventTypeChange", &change.example(None).schema(None), &[]);
+    let change = CatalogueChange::new().misfits(None).unknown_types(Some(Conduct::Flag));
+    check_request("CatalogueChange", &change, &[]);
+    let theme = NewTheme { accent: text(), logo: text(), mode: text(), name: text() };
+    check_request("NewTheme", &theme, &[]);
+    let link =
+        NewPortalLink { access: "read".to_owned(), expires_in: Some(60), theme: Some(theme) };
+    check_request("NewPortalLink", &link, &[]);
+    check_request("NewErasure", &NewErasure::Event("e".to_owned()), &["object"]);
+    check_request("NewErasure", &NewErasure::Object("o".to_owned()), &["event"]);
 }
 
 #[test]

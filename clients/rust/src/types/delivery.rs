@@ -71,8 +71,8 @@ pub struct DeliveryDetail {
     /// Give this as `cursor` to `/v1/deliveries/{id}/attempts` to get the attempts that are not in
     /// `attempt_log`; absent if it has all of them.
     pub attempt_log_cursor: Option<String>,
-    /// The slots that it follows.
-    pub schedule: Schedule,
+    /// The slots that it follows; absent where the server is too old to say so.
+    pub schedule: Option<Schedule>,
 }
 
 impl Deref for DeliveryDetail {
@@ -93,6 +93,7 @@ pub struct Schedule {
     /// none.
     pub exact: bool,
     /// Whether its subscription has a schedule of its own.
+    #[serde(default)]
     pub own_policy: bool,
     /// Whether it began with a replay.
     pub replay: bool,
@@ -308,4 +309,37 @@ pub struct Unblock {
     pub action: String,
     /// What, in a sentence.
     pub what: String,
+}
+
+/// A request to a receiver. Its secrets are masked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct SentRequest {
+    /// The body as text; what is not UTF-8 is replaced.
+    pub body: String,
+    /// The size of the body.
+    pub body_bytes: u64,
+    /// Whether the subscription was changed after the attempt: what was sent may have had other
+    /// headers or another format.
+    pub changed_since: bool,
+    /// In the order in which they are sent over HTTP/1.1. Tokens, signatures and the values of
+    /// a subscription's own headers are masked.
+    pub headers: Vec<SentHeader>,
+    /// Always `POST`.
+    pub method: String,
+    /// Always true: requests are not kept. This one is rendered again from the event, by the
+    /// code that sends.
+    pub rebuilt: bool,
+    /// The URL.
+    pub url: String,
+}
+
+/// One header.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct SentHeader {
+    /// Its name.
+    pub name: String,
+    /// Its value.
+    pub value: String,
 }

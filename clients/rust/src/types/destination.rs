@@ -51,8 +51,8 @@ pub struct Destination {
     pub rate_limit: Option<DestinationRate>,
     /// Why it is disabled or frozen.
     pub reason: Option<String>,
-    /// How what waits is sent when it recovers.
-    pub recovery: DestinationRecovery,
+    /// How what waits is sent when it recovers; absent where the server is too old to say so.
+    pub recovery: Option<DestinationRecovery>,
     /// The replay of what died there; absent but in the answer to a call that enabled it with
     /// `dead_since`.
     pub replay: Option<String>,
@@ -66,6 +66,21 @@ pub struct Destination {
     pub url: String,
     /// Deliveries in its retry lane.
     pub waiting: u64,
+}
+
+/// Destinations by state.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct DestinationSummary {
+    /// Whether all were counted; false where the tenant has more than 20,000: then the newest
+    /// were.
+    pub complete: bool,
+    /// In the state `disabled`.
+    pub disabled: u64,
+    /// In the state `enabled`.
+    pub enabled: u64,
+    /// In the state `frozen`.
+    pub frozen: u64,
 }
 
 /// The progress of a destination towards each threshold.

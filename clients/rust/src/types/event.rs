@@ -236,3 +236,34 @@ pub struct FilterVerdict {
     /// The most steps that a filter may take on one event.
     pub steps_max: u64,
 }
+
+/// What the filter says of each event.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct FilterTrialAnswer {
+    /// In the order in which they were named, or newest first.
+    pub data: Vec<TriedEvent>,
+    /// The steps that a filter may take on one event.
+    pub steps_max: u64,
+}
+
+/// What the filter says of one event.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct TriedEvent {
+    /// When it was accepted.
+    pub accepted_at: Timestamp,
+    /// Each condition by itself; empty where that took too many steps.
+    pub conditions: Vec<ConditionVerdict>,
+    /// The event.
+    pub event_id: String,
+    /// Whether a subscription with this filter is delivered the event.
+    pub matches: bool,
+    /// Whether the filter took more steps than it may: the event is delivered unfiltered then.
+    pub over_budget: bool,
+    /// The steps that it took.
+    pub steps: u64,
+    /// The type of the event.
+    #[serde(rename = "type")]
+    pub kind: String,
+}

@@ -5,7 +5,9 @@ use std::ops::Deref;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
+use super::change::Fields;
 use crate::secret::Secret;
 
 /// One customer of the application that sends the events.
@@ -55,6 +57,60 @@ pub struct NewTenant {
     /// The most requests per second, instead of the server's limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests_per_second: Option<u32>,
+}
+
+/// Fields of a tenant to be changed. What is not named stays as it is; `None` removes.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct TenantChange {
+    fields: Fields,
+}
+
+impl TenantChange {
+    /// A change of nothing.
+    pub fn new() -> TenantChange {
+        TenantChange::default()
+    }
+
+    fn set(self, name: &'static str, value: impl Into<Value>) -> TenantChange {
+        TenantChange { fields: self.fields.with(name, value) }
+    }
+
+    /// Changes the display name.
+    #[must_use]
+    pub fn name(self, name: Option<&str>) -> TenantChange {
+        self.set("name", name)
+    }
+
+    /// Changes the longer text.
+    #[must_use]
+    pub fn description(self, description: Option<&str>) -> TenantChange {
+        self.set("description", description)
+    }
+
+    /// Replaces all pairs of the operator's own.
+    #[must_use]
+    pub fn metadata(self, metadata: &BTreeMap<String, String>) -> TenantChange {
+        self.set("metadata", json!(metadata))
+    }
+
+    /// Replaces all limits of its own, by the names of `GET /v1/limits`.
+    #[must_use]
+    pub fn quotas(self, quotas: &BTreeMap<String, u64>) -> TenantChange {
+        self.set("quotas", json!(quotas))
+    }
+
+    /// Changes the most requests per second.
+    #[must_use]
+    pub fn requests_per_second(self, limit: Option<u32>) -> TenantChange {
+        self.set("requests_per_second", limit)
+    }
+
+    /// Changes the most events per second.
+    #[must_use]
+    pub fn events_per_second(self, limit: Option<u32>) -> TenantChange {
+        self.set("events_per_second", limit)
+    }
 }
 
 /// A key, without its secret text.
@@ -273,6 +329,20 @@ pub struct Limit {
     pub setting: String,
     /// The current use. `unfinished_bytes` is an estimate.
     pub used: u64,
+}
+
+/// The most that a tenant may ask for in a second.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct RateLimit {
+    /// The limit; absent if there is none.
+    pub limit: Option<u32>,
+    /// `requests_per_second` or `events_per_second`.
+    pub name: String,
+    /// Whether it is the tenant's own limit, and not the server's.
+    pub own: bool,
+    /// The operator's setting for all tenants.
+    pub setting: String,
 }
 
 /// An entry of the audit log.

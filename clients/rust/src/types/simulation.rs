@@ -97,6 +97,7 @@ pub struct SimulatedPlan {
     /// When nothing was waiting any more; absent where that never happens by itself.
     pub recovered_at_seconds: Option<f64>,
     /// Those that had died and were replayed when the URL was back; they arrived.
+    #[serde(default)]
     pub replayed: u64,
     /// The course of time.
     pub samples: Vec<SimulatedSample>,

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::change::Fields;
 use super::delivery::RequestOutcome;
 use super::policy::{EffectivePolicy, SubscriptionPolicy};
 use crate::secret::{self, Secret};
@@ -110,6 +111,13 @@ impl NewSubscription {
         self
     }
 
+    /// With a policy of its own.
+    #[must_use]
+    pub fn policy(mut self, policy: SubscriptionPolicy) -> NewSubscription {
+        self.policy = Some(policy);
+        self
+    }
+
     /// With the application's own identifier.
     #[must_use]
     pub fn uid(mut self, uid: impl Into<String>) -> NewSubscription {
@@ -149,7 +157,7 @@ pub struct WorkfrontOptions {
 #[derive(Clone, Default, Serialize)]
 #[serde(transparent)]
 pub struct SubscriptionChange {
-    fields: BTreeMap<&'static str, Value>,
+    fields: Fields,
 }
 
 impl SubscriptionChange {
@@ -158,9 +166,8 @@ impl SubscriptionChange {
         SubscriptionChange::default()
     }
 
-    fn set(mut self, name: &'static str, value: impl Into<Value>) -> SubscriptionChange {
-        self.fields.insert(name, value.into());
-        self
+    fn set(self, name: &'static str, value: impl Into<Value>) -> SubscriptionChange {
+        SubscriptionChange { fields: self.fields.with(name, value) }
     }
 
     /// Changes the URL. That removes the token, the headers and the certificates.
@@ -272,7 +279,7 @@ impl SubscriptionChange {
 impl fmt::Debug for SubscriptionChange {
     /// The names of the fields: some values are secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.fields.keys()).finish()
+        self.fields.fmt(f)
     }
 }
 
@@ -337,8 +344,8 @@ pub struct Subscription {
     pub description: Option<String>,
     /// The destination.
     pub destination_id: String,
-    /// What holds for its deliveries.
-    pub effective_policy: EffectivePolicy,
+    /// What holds for its deliveries; absent where the server is too old to say so.
+    pub effective_policy: Option<EffectivePolicy>,
     /// Whether it gets new deliveries.
     pub enabled: bool,
     /// Only what passes this filter.
@@ -357,6 +364,7 @@ pub struct Subscription {
     /// The object of the event.
     pub object: Option<String>,
     /// What it wants otherwise than the server's policy.
+    #[serde(default)]
     pub policy: SubscriptionPolicy,
     /// The key that verifies signatures, if the secret is a `whsk_` one.
     pub public_key: Option<String>,

@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test fails where something is missing")]
 
 mod records;
+mod recovery;
 mod repeats;
+mod samples;
 mod support;
 mod webhooks;

@@ -6,7 +6,9 @@ use postrider_client::types::{
     DestinationState, Enable, Filter, NewEvent, NewKey, NewReplay, NewSubscription, Simulation,
     SubscriptionChange,
 };
-use postrider_client::{AuditQuery, DestinationQuery, EventQuery, KeyQuery, StatsQuery};
+use postrider_client::{
+    AuditQuery, DestinationQuery, EventQuery, KeyQuery, StatsQuery, SubscriptionQuery,
+};
 use serde_json::json;
 
 use crate::support::fresh_tenant;
@@ -37,7 +39,10 @@ async fn subscriptions_are_created_read_changed_listed_and_deleted() {
     );
     let read = client.subscriptions().get(&created.id).await.unwrap();
     assert_eq!((read.rate_limit, read.filter), (Some(5.0), Some(filter.clone())));
-    assert_eq!(client.subscriptions().list().all().await.unwrap().len(), 1);
+    assert_eq!(
+        client.subscriptions().list(&SubscriptionQuery::default()).all().await.unwrap().len(),
+        1
+    );
     let twin = NewSubscription::new("http://127.0.0.1:9/x", ["a.*"]).filter(filter);
     let error = client.subscriptions().create(&twin).await.unwrap_err();
     let problem = error.problem().unwrap();

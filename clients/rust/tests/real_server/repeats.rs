@@ -1,7 +1,7 @@
 //! Repeats have their effect once, also where an answer was lost.
 
-use postrider_client::EventQuery;
 use postrider_client::types::{NewEvent, NewSubscription};
+use postrider_client::{EventQuery, SubscriptionQuery};
 
 use crate::support::{CuttingProxy, fresh_tenant, fresh_tenant_through};
 
@@ -17,7 +17,8 @@ async fn post_whose_answer_is_cut_is_repeated_and_has_its_effect_once() {
         assert_eq!(keys.len(), 3, "two answers were cut after {bytes} bytes");
         keys.dedup();
         assert_eq!((keys.len(), keys[0].len()), (1, 32), "one key for all attempts");
-        let listed = client.subscriptions().list().all().await.unwrap();
+        let listed =
+            client.subscriptions().list(&SubscriptionQuery::default()).all().await.unwrap();
         assert_eq!(listed.iter().map(|one| &one.id).collect::<Vec<_>>(), [&created.id]);
         assert!(created.secret.expose().starts_with("whsec_"));
     }

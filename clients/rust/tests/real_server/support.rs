@@ -17,7 +17,7 @@ use tokio::sync::{Mutex as AsyncMutex, mpsc};
 const ASKED_MAX: u32 = 500;
 
 #[expect(clippy::disallowed_methods, reason = "the chore names its server in the environment")]
-fn setting(name: &str) -> String {
+pub(crate) fn setting(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set: run cargo xtask clients"))
 }
 

@@ -1,35 +1,41 @@
-"""What the API answers with, as immutable values.
-
-The fields are those of the OpenAPI document; a test compares the two. Fields of a newer server that are not known
-here are ignored. The ``repr`` of a value never shows a secret.
-"""
+"""Tenants, keys, events, subscriptions and deliveries."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any
 
-DeliveryState = Literal["queued", "in_flight", "waiting", "delivered", "dead", "cancelled"]
-DestinationState = Literal["enabled", "disabled", "frozen"]
-ReplayState = Literal["running", "paused", "finished", "cancelled"]
-AttemptOutcome = Literal["delivered", "failed"]
-Scope = Literal["ingest", "manage", "read", "admin"]
-Format = Literal["standard", "cloudevents", "raw", "workfront"]
+from .words import AttemptOutcome, DeliveryState, SlotState
+from .policies import EffectivePolicy, SubscriptionPolicy
 
-Filter = dict[str, Any]
-"""A filter: ``{"field": "data.status", "op": "eq", "value": "CUR"}``, ``{"all": [...]}`` or ``{"any": [...]}``."""
-
-
-class NewEvent(TypedDict):
-    """An event of a batch, as the application sends it."""
-
-    type: str
-    data: Any
-    old: NotRequired[Any]
-    object: NotRequired[str | None]
-    id: NotRequired[str | None]
-    time: NotRequired[datetime | str | None]
+__all__ = [
+    "Attempt",
+    "Certificate",
+    "Delivery",
+    "DeliveryDetail",
+    "EventAccepted",
+    "EventDetail",
+    "EventSummary",
+    "Explanation",
+    "Key",
+    "KeyCreated",
+    "Misfit",
+    "NextStep",
+    "Outcome",
+    "RetryPlace",
+    "Schedule",
+    "ScheduleSlot",
+    "Standing",
+    "Subscription",
+    "SubscriptionWithSecret",
+    "Tenant",
+    "TestOutcome",
+    "Timings",
+    "Unblock",
+    "Wait",
+    "WorkfrontOptions",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,13 +45,13 @@ class Tenant:
     id: str
     name: str | None
     created_at: datetime
-    description: str | None
-    events_per_second: int | None
+    description: str | None = None
+    events_per_second: int | None = None
     """Null where the server's limit holds."""
-    metadata: dict[str, str]
-    quotas: dict[str, int]
+    metadata: dict[str, str] = field(default_factory=dict)
+    quotas: dict[str, int] = field(default_factory=dict)
     """Limits of its own, by name; for all others the server's hold."""
-    requests_per_second: int | None
+    requests_per_second: int | None = None
     """Null where the server's limit holds."""
 
 
@@ -106,9 +112,9 @@ class EventSummary:
     """When it was accepted."""
     delivery_count: int
     """How many deliveries are owed for it."""
-    erased_at: datetime | None
+    erased_at: datetime | None = None
     """When its payload was erased; None where it was not."""
-    flagged: Misfit | None
+    flagged: Misfit | None = None
     """Why it did not fit the catalogue when it was accepted; None where it did, or where that was not checked."""
     object: str | None
     time: datetime
@@ -203,22 +209,22 @@ class Subscription:
     rate_limit: float | None
     retiring_secrets: int
     """How many older secrets still sign along."""
-    secret_overlap_ends_at: datetime | None
+    secret_overlap_ends_at: datetime | None = None
     """When the last older secret stops signing along; null where none does."""
-    effective_policy: Any
-    """What holds for its deliveries."""
-    policy: Any
+    effective_policy: EffectivePolicy | None = None
+    """What holds for its deliveries; None where the server is too old to say so."""
+    policy: SubscriptionPolicy | None = None
     """What it wants otherwise than the server's policy."""
     types: list[str]
     updated_at: datetime
-    workfront: WorkfrontOptions | None
+    workfront: WorkfrontOptions | None = None
     """The options of the format `workfront`; null for the others."""
-    description: str | None
-    metadata: dict[str, str]
-    name: str | None
+    description: str | None = None
+    metadata: dict[str, str] = field(default_factory=dict)
+    name: str | None = None
     tenant: str | None = None
     """Only in lists of all tenants."""
-    uid: str | None
+    uid: str | None = None
     """The application's own identifier."""
 
 
@@ -292,7 +298,7 @@ class ScheduleSlot:
     """When it falls or fell due, by the policy as it is now."""
     number: int
     """Retry n; 0 for the first attempt."""
-    state: str
+    state: SlotState
     """`delivered`, `failed`, `spent`, `in_flight`, `next`, `ahead` or `unneeded`."""
 
 
@@ -304,7 +310,7 @@ class Schedule:
     """When an attempt is made that somebody asked for before the next slot; it takes no slot."""
     exact: bool
     """Whether `started_at` is known. False before the first attempt, and where a replay that has ended had none."""
-    own_policy: bool
+    own_policy: bool = False
     """Whether the subscription has a schedule of its own."""
     replay: bool
     """Whether it began with a replay."""
@@ -323,7 +329,8 @@ class DeliveryDetail(Delivery):
     attempt_log_cursor: str | None
     """Give this as `cursor` to `/v1/deliveries/{id}/attempts` to get the attempts that are not in
     `attempt_log`; null where it has all of them."""
-    schedule: Schedule
+    schedule: Schedule | None = None
+    """The slots that it follows; None where the server is too old to say so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -400,7 +407,7 @@ class Explanation:
     delivery: Delivery
     next: NextStep | None
     """What happens next; null where nothing does by itself."""
-    slot: RetryPlace | None
+    slot: RetryPlace | None = None
     """The slot that it waits for; null where it waits for none."""
     standing: Standing | None
     """What it waits for where it is due; null where it is not, or where another node sends it."""
@@ -408,308 +415,3 @@ class Explanation:
     """Where it stands, in a sentence."""
     unblock: list[Unblock]
     """What somebody can do about it; empty where nothing is needed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CountThreshold:
-    """A count on its way to its limit."""
-
-    limit: int
-    now: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShareThreshold:
-    """Disabled when more than `limit` of more than `grace` attempts failed."""
-
-    attempts: int
-    failures: int
-    grace: int
-    limit: float
-    share: float
-    """The share that failed so far."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimeThreshold:
-    """Frozen when there are more consecutive failures and a longer time without success than these."""
-
-    consecutive_failures: CountThreshold
-    seconds_without_success: CountThreshold
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Thresholds:
-    """How near a destination is to each threshold."""
-
-    disabled_by_consecutive_failures: CountThreshold
-    disabled_by_failure_share: ShareThreshold
-    frozen_by_consecutive_failures: CountThreshold
-    frozen_by_time: TimeThreshold
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Destination:
-    """One URL of one tenant."""
-
-    id: str
-    state: DestinationState
-    url: str
-    attempts: int
-    """Attempts that settled since the last reset."""
-    consecutive_failures: int
-    created_at: datetime
-    rate_limit: Any
-    """The most requests per second, with where it comes from; null where there is no limit."""
-    recovery: Any
-    """How what waits is sent when it is enabled again, with where that comes from."""
-    disabled_at: datetime | None
-    failures: int
-    frozen_at: datetime | None
-    last_success_at: datetime | None
-    next_probe_at: datetime | None
-    """When the next probe may go; null where none is to come, or one is under way."""
-    reason: str | None
-    """Why it is not enabled."""
-    replay: str | None
-    """The replay of what died there; only in the answer to ``enable`` with ``dead_since``."""
-    successes: int
-    thresholds: Thresholds
-    waiting: int
-    """Deliveries in its retry lane."""
-    tenant: str | None = None
-    """Only in lists of all tenants."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counters:
-    """Counters since the last reset."""
-
-    attempts: int
-    consecutive_failures: int
-    failures: int
-    successes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transition:
-    """A change of a destination's state."""
-
-    at: datetime
-    counters: Counters
-    """What the counters said when it happened."""
-    evidence: dict[str, Any]
-    """Why, as data."""
-    from_: DestinationState
-    reason: str
-    """Why, in words."""
-    to: DestinationState
-    """The same as `from` where the destination stays disabled: a probe was sent, failed or was lost."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayFilter:
-    """Which deliveries a job replays."""
-
-    state: str | None
-    type: str | None
-    destination: str | None
-    ended_since: datetime | None
-    since: datetime | None
-    subscription: str | None
-    until: datetime | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replay:
-    """A bulk replay."""
-
-    id: str
-    state: ReplayState
-    created_at: datetime
-    done: int
-    """How many it has replayed."""
-    filter: ReplayFilter
-    finished_at: datetime | None
-    per_second: int | None
-    skipped: int | None
-    """When it has finished: how many of ``total`` it did not send."""
-    total: int
-    """How many it will replay, as counted at the start."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ledger:
-    """`accepted = queued + in_flight + waiting + delivered + dead + cancelled`, always."""
-
-    accepted: int
-    cancelled: int
-    dead: int
-    delivered: int
-    in_flight: int
-    queued: int
-    waiting: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
-    """What happened in one span."""
-
-    accepted: int
-    """Deliveries accepted."""
-    at: datetime
-    """Begin of the span."""
-    dead: int
-    """Deliveries that died."""
-    delivered: int
-    """Deliveries that arrived."""
-    failed: int
-    """Attempts that failed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stats:
-    """What happened over time."""
-
-    data: list[Span]
-    """One entry for each span, oldest first; spans in which nothing happened are zero."""
-    since: datetime
-    step_minutes: int
-    until: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
-    """A limit, and how near the tenant is to it."""
-
-    name: str
-    """What is limited."""
-    limit: int | None
-    """How much there may be; null where there is no limit."""
-    setting: str
-    """The operator's setting."""
-    used: int
-    """How much there is. `unfinished_bytes` is an estimate."""
-    own: bool
-    """Whether it is the tenant's own limit, and not the server's."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilterVerdict:
-    """Whether the event passes."""
-
-    matches: bool
-    """Whether a subscription with this filter is delivered the event."""
-    over_budget: bool
-    """Whether the filter took more steps than it may: the event is delivered unfiltered then."""
-    steps: int
-    """The steps that it took: values that were looked at, words of paths, and 64 bytes of compared text
-    each."""
-    steps_max: int
-    """The steps that a filter may take on one event."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditEntry:
-    """An entry of the audit log."""
-
-    id: str
-    action: str
-    """What was done."""
-    actor: str
-    """`key`, `environment` (the admin key of the environment) or `server`."""
-    address: str | None
-    """The address that the request came from."""
-    at: datetime
-    """When the change ended."""
-    key: str
-    """The key's identifier; where it was no key: `environment`, `server`, or `operator` for what the
-    operator did at the machine."""
-    key_name: str | None
-    """What people call the key."""
-    problem: str | None
-    """The code of the problem, where it was refused or failed."""
-    status: int | None
-    """The status of the answer; null for what no request asked for."""
-    target: str | None
-    """To which one; null where nothing came to be."""
-    target_kind: str
-    """To what kind of thing."""
-    tenant: str | None
-    """Whose thing it was about; null where it is no tenant's."""
-
-@dataclass(frozen=True, slots=True)
-class AttemptEvent:
-    """An attempt was made."""
-
-    delivery: Delivery
-    attempt: Attempt
-
-
-@dataclass(frozen=True, slots=True)
-class TransitionEvent:
-    """A destination changed its state."""
-
-    destination_id: str
-    url: str
-    transition: Transition
-
-
-@dataclass(frozen=True, slots=True)
-class DeadEvent:
-    """A delivery used up its retries."""
-
-    delivery: Delivery
-
-
-@dataclass(frozen=True, slots=True)
-class WarningEvent:
-    """A destination is in trouble."""
-
-    destination_id: str
-    url: str
-    warning: Any
-
-
-@dataclass(frozen=True, slots=True)
-class FilterOverBudgetEvent:
-    """A filter took more steps than it may, and events were delivered unfiltered."""
-
-    subscription_id: str
-    events: int
-    last_event_id: str
-    since: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class LaggedEvent:
-    """The reader was too slow: so many events were missed, and the stream ends."""
-
-    missed: int
-
-
-@dataclass(frozen=True, slots=True)
-class ClosedEvent:
-    """The key was revoked or has expired, and the stream ends."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class UnknownEvent:
-    """An event of a newer server."""
-
-    event: str
-    data: dict[str, Any]
-
-
-StreamEvent = (
-    AttemptEvent
-    | TransitionEvent
-    | DeadEvent
-    | WarningEvent
-    | FilterOverBudgetEvent
-    | LaggedEvent
-    | ClosedEvent
-    | UnknownEvent
-)
