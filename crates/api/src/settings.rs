@@ -4,6 +4,8 @@
 use std::time::Duration;
 
 use postrider_domain::catalogue::Conducts;
+use postrider_domain::forecast::Work;
+use postrider_domain::limits::FILTER_STEPS_MAX;
 
 pub use crate::web_origin::{InvalidOrigin, Origin, Origins};
 
@@ -77,6 +79,10 @@ pub struct ApiSettings {
     pub metrics_elsewhere: bool,
     /// Whether the API of Adobe Workfront's event subscriptions is served.
     pub workfront: bool,
+    /// The most steps of a filter that is tried. Fixed; tests have less, to reach it with little work.
+    pub filter_steps_max: u64,
+    /// The most work of one plan of a simulation. Fixed; tests have less, to reach it with little work.
+    pub simulation_work: Work,
 }
 
 /// A token bucket.
@@ -122,6 +128,9 @@ impl Default for ApiSettings {
             scrub_interval: Duration::from_secs(10 * 60),
             metrics_elsewhere: false,
             workfront: false,
+            filter_steps_max: FILTER_STEPS_MAX,
+            // About a tenth of a second of computing, and 20 MiB.
+            simulation_work: Work::limited(200_000, 50_000),
         }
     }
 }

@@ -18,7 +18,8 @@ use super::process::{Helper, Server, new_key};
 use super::receiver::{Ask, Report as Arrived};
 use super::system::{Usage, resident_bytes};
 use postrider_cli::exit::Failure;
-use postrider_cli::output::{Output, line, table};
+use postrider_cli::output::{Output, line};
+use postrider_cli::table::{Cell, Column, Table, wrapped};
 
 #[derive(Debug, Args)]
 pub(crate) struct Growth {
@@ -84,7 +85,7 @@ pub(crate) fn run(growth: &Growth, output: Output) -> Result<(), Failure> {
         measured.push(point);
         std::fs::remove_dir_all(data_dir)?;
     }
-    output.value(&json!({ "points": measured }), |_| show(&measured))?;
+    output.value(&json!({ "points": measured }), |_| show(&measured, output))?;
     Ok(())
 }
 
@@ -177,24 +178,34 @@ fn send(receiver: &mut Helper, load: &Load) -> Result<(Sent, Arrived), Failure> 
     Ok((sent, arrived))
 }
 
-fn show(points: &[Point]) -> String {
-    let head =
-        ["POINT", "START", "FIRST DELIVERY", "MB AT START", "MB AT MOST", "PER S", "CPU", "LOST"];
+fn show(points: &[Point], output: Output) -> String {
+    let number = |head| Column::new(head).right();
+    let mut table = Table::new(&[
+        Column::new("POINT").cut(16),
+        number("START"),
+        number("FIRST"),
+        number("PER S"),
+        number("CPU"),
+        number("LOST"),
+        number("MB"),
+        number("MB AT START").optional(),
+    ]);
     let mb = |bytes: u64| (bytes / 1_000_000).to_string();
-    let rows = points.iter().map(|point| {
-        vec![
+    for point in points {
+        let cells = [
             point.name.clone(),
             format!("{} ms", point.start_ms),
             format!("{} ms", point.first_delivery_ms),
-            mb(point.resident_bytes),
-            mb(point.peak_bytes),
             format!("{:.0}", point.deliveries_per_second),
             format!("{:.1} µs", point.server_us),
             point.lost.to_string(),
-        ]
-    });
-    format!(
-        "\n{}\n\nPER S: deliveries, batches of 100. CPU: processor time of the server per delivery.",
-        table(&head, rows.collect())
-    )
+            mb(point.peak_bytes),
+            mb(point.resident_bytes),
+        ];
+        table.row(cells.into_iter().map(Cell::from).collect());
+    }
+    let legend = "START: until the server listens; FIRST: until its first delivery. PER S: deliveries, batches of \
+                  100. CPU: processor time of the server per delivery. MB: its most memory.";
+    let legend = wrapped(legend, output.width()).join("\n");
+    format!("\n{}\n\n{legend}", table.shown(output))
 }

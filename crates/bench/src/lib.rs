@@ -135,7 +135,7 @@ fn measure(settings: &Settings, output: Output) -> Result<(), Failure> {
         let message = format!(
             "no scenario has {} in its name\nthere are: {}",
             settings.only.join(" or "),
-            names.join(", ")
+            names.join("; ")
         );
         return Err(Failure::usage(message));
     }

@@ -11,7 +11,11 @@ use super::plan::Scenario;
 use super::receiver::{Latency, Report as Arrived};
 use super::system::Usage;
 use postrider_cli::exit::Failure;
-use postrider_cli::output::{Output, line, table};
+use postrider_cli::output::{Output, line};
+use postrider_cli::table::{Cell, Column, Table, wrapped};
+
+/// Longer lines of text are hard to read.
+const LEGEND_WIDTH: usize = 110;
 
 /// The cost of a delivery.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -86,7 +90,8 @@ impl Measured {
         }
     }
 
-    fn cells(&self) -> Vec<String> {
+    /// In the order of the table's columns.
+    fn cells(&self) -> Vec<Cell> {
         let per = &self.per_delivery;
         let mut cpu = format!("{:.1}+{:.1}+{:.1}", per.server_us, per.load_us, per.receiver_us);
         if let Some(postgres) = per.postgres_us {
@@ -98,21 +103,23 @@ impl Measured {
             [self.arrived.p50, self.arrived.p90, self.arrived.p99, self.arrived.max]
                 .map(|us| format!("{:.2}", us as f64 / 1e3)),
         );
-        vec![
+        let written = per.written_bytes.map(|bytes| format!("{:.1}", bytes / 1e3));
+        let cells = [
             self.scenario.name.clone(),
             format!("{:.0}", self.deliveries_per_second),
-            format!("{:.0}", self.ceiling_per_second),
             format!("{:.0} %", self.ratio * 100.0),
             p50,
-            p90,
             p99,
-            max,
-            cpu,
-            format!("{:.1}", self.ceiling_us),
-            per.written_bytes.map_or_else(|| "-".to_owned(), |bytes| format!("{:.1}", bytes / 1e3)),
-            format!("{peak:.0}"),
             format!("{} / {}", self.lost, self.repeated),
-        ]
+            cpu,
+            format!("{peak:.0}"),
+            max,
+            format!("{:.0}", self.ceiling_per_second),
+            written.unwrap_or_else(|| "-".to_owned()),
+            p90,
+            format!("{:.1}", self.ceiling_us),
+        ];
+        cells.into_iter().map(Cell::from).collect()
     }
 }
 
@@ -142,38 +149,44 @@ impl Report {
     }
 
     pub(crate) fn finish(&self, output: Output) -> Result<(), Failure> {
-        output.value(&json!({ "nodes": self.nodes, "scenarios": self.all }), |_| self.table())?;
+        output.value(&json!({ "nodes": self.nodes, "scenarios": self.all }), |_| {
+            self.table(output)
+        })?;
         Ok(())
     }
 
-    fn table(&self) -> String {
-        let head = [
-            "SCENARIO",
-            "PER S",
-            "CEILING",
-            "RATIO",
-            "P50",
-            "P90",
-            "P99",
-            "MAX",
-            "CPU",
-            "BARE",
-            "KB",
-            "MB",
-            "LOST/TWICE",
-        ];
-        let rows = self.all.iter().map(|one| one.cells()).collect();
+    /// As wide as the terminal at most: what there is no room for is in the JSON.
+    fn table(&self, output: Output) -> String {
+        let number = |head| Column::new(head).right();
+        let mut table = Table::new(&[
+            Column::new("SCENARIO").cut(16),
+            number("PER S"),
+            number("RATIO"),
+            number("P50"),
+            number("P99"),
+            number("LOST/TWICE"),
+            number("CPU").optional(),
+            number("MB").optional(),
+            number("MAX").optional(),
+            number("CEILING").optional(),
+            number("KB").optional(),
+            number("P90").optional(),
+            number("BARE").optional(),
+        ]);
+        self.all.iter().for_each(|one| table.row(one.cells()));
         let postgres = if self.with_postgres { " + PostgreSQL" } else { "" };
         let servers = match self.nodes {
             1 => "server".to_owned(),
             nodes => format!("{nodes} nodes"),
         };
-        format!(
-            "\n{}\n\nPER S: deliveries. CEILING: POSTs of a bare pooled hyper client. P50 to MAX: ms \
-             from when an event was meant\nto be sent until it arrived; under unlimited load that is \
-             the queue. CPU: µs per delivery, {servers} + load\ngenerator + receiver{postgres}; BARE: of \
-             the bare client. KB: written to the disk. MB: the most memory of a server.",
-            table(&head, rows)
-        )
+        let legend = format!(
+            "PER S: deliveries. CEILING: POSTs of a bare pooled hyper client; RATIO: of it. P50 to MAX: ms from \
+             when an event was meant to be sent until it arrived; under unlimited load that is the queue. CPU: \
+             µs per delivery, {servers} + load generator + receiver{postgres}; BARE: of the bare client. KB: \
+             written to the disk. MB: the most memory of a server. A wider terminal has more columns, and --json \
+             has all figures."
+        );
+        let legend = wrapped(&legend, output.width().min(LEGEND_WIDTH)).join("\n");
+        format!("\n{}\n\n{legend}", table.shown(output))
     }
 }

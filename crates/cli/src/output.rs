@@ -22,6 +22,7 @@ pub struct Output {
     colour: bool,
     log_colour: bool,
     redraws: bool,
+    is_dumb: bool,
     width: usize,
 }
 
@@ -67,7 +68,7 @@ impl Colour {
     /// The colour of a state, of an outcome or of the level of a finding.
     pub fn of_state(state: &str) -> Colour {
         match state {
-            "delivered" | "enabled" | "finished" | "ok" => Colour::Green,
+            "delivered" | "enabled" | "finished" | "sent" | "ok" => Colour::Green,
             "dead" | "frozen" | "failed" | "FAIL" => Colour::Red,
             "waiting" | "disabled" | "paused" | "note" => Colour::Yellow,
             "cancelled" => Colour::Dim,
@@ -93,13 +94,21 @@ impl Output {
             colour: !json && can_colour(out),
             log_colour: can_colour(err),
             redraws: !json && err && !terminal.is_dumb,
+            is_dumb: terminal.is_dumb,
             width: width.clamp(*WIDTHS.start(), *WIDTHS.end()),
         }
     }
 
     /// Text without colours, as wide as this.
     pub const fn plain(width: usize) -> Output {
-        Output { json: false, colour: false, log_colour: false, redraws: false, width }
+        Output {
+            json: false,
+            colour: false,
+            log_colour: false,
+            redraws: false,
+            is_dumb: true,
+            width,
+        }
     }
 
     /// How wide a line may be.
@@ -110,6 +119,11 @@ impl Output {
     /// Whether lines on the standard error, such as those of the log, may have colours.
     pub const fn colours_log(self) -> bool {
         self.log_colour
+    }
+
+    /// Whether the terminal cannot move its cursor, so that nothing can be drawn on it.
+    pub const fn is_dumb(self) -> bool {
+        self.is_dumb
     }
 
     /// Whether the standard error can show a line that changes, such as a progress bar.

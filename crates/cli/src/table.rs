@@ -226,7 +226,9 @@ fn lines(columns: &[Column], rows: &[Vec<Cell>], widths: &[usize], output: Outpu
         for ((column, width), cell) in columns.iter().zip(widths).zip(row) {
             let text = match column.narrow {
                 Narrow::Wrap => {
-                    let mut pieces = wrapped(&cell.text, *width);
+                    let mut pieces: Vec<String> = (wrapped(&cell.text, *width).iter())
+                        .flat_map(|piece| broken(piece, *width))
+                        .collect();
                     rest = pieces.split_off(1.min(pieces.len()));
                     pieces.pop().unwrap_or_default()
                 }
@@ -314,6 +316,19 @@ pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
+/// The pieces of a word that is too long for a line.
+fn broken(word: &str, width: usize) -> Vec<String> {
+    let mut pieces = Vec::new();
+    let mut rest = word;
+    while rest.width() > width {
+        let begin = begin_of(rest, width.max(2));
+        rest = rest.get(begin.len()..).unwrap_or_default();
+        pieces.push(begin);
+    }
+    pieces.push(rest.to_owned());
+    pieces
+}
+
 /// The visible width of a text: colour codes, which end in `m`, take no space.
 fn visible(text: &str) -> usize {
     let mut plain = String::new();
@@ -387,6 +402,12 @@ mod tests {
         assert_eq!(
             table.shown(Output::plain(34)),
             "WHEN    WHY\n3m ago  101 of 101 attempts\n        failed, more than 70 %"
+        );
+        let mut table = Table::new(&[Column::new("WHEN"), Column::new("WHY").wrap()]);
+        table.row(vec!["3m ago".into(), "host 0123456789abcdefghij-日本語 failed".into()]);
+        assert_eq!(
+            table.shown(Output::plain(24)),
+            "WHEN    WHY\n3m ago  host\n        0123456789abcdef\n        ghij-日本語\n        failed"
         );
     }
 

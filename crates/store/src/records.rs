@@ -14,6 +14,7 @@ use postrider_domain::ids::{
 };
 use postrider_domain::subscription::{Metadata, Subscription};
 use postrider_domain::time::Timestamp;
+use postrider_domain::trace::TraceContext;
 use serde::{Deserialize, Serialize};
 
 /// A tenant.
@@ -160,6 +161,9 @@ pub struct Commit {
     /// `state` and `finished_at` only if the stored job is still running. So a job that was paused
     /// or cancelled meanwhile stays so.
     pub replay: Option<ReplayJob>,
+    /// The trace contexts of events whose deliveries were attempted, for the log. They are not stored:
+    /// the event has them.
+    pub traces: Vec<(DeliveryId, TraceContext)>,
 }
 
 /// The change of a delivery.

@@ -29,6 +29,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         findings.push(Finding::new(TABLE, *line, message));
     }
     findings.extend(of_the_page(tree));
+    findings.extend(of_chores(tree));
     // The fuzz targets are a workspace of their own: they cannot take a version from this one.
     let of_this = |(path, _): &(&str, &str)| !path.starts_with("fuzz/");
     for (path, text) in tree.ending(&["/Cargo.toml"]).filter(of_this) {
@@ -56,6 +57,49 @@ fn of_the_page(tree: &Tree) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Packages that a chore installs and that have no row `| name | …`.
+fn of_chores(tree: &Tree) -> Vec<Finding> {
+    const NAMED: [&str; 3] =
+        ["package: \"", "ensure_debian_package(\"", "unpacked_from_debian(root, \""];
+    let table = tree.text(TABLE).unwrap_or_default();
+    let has_row = |name: &str| table.lines().any(|line| line.starts_with(&format!("| {name} |")));
+    let is_chore =
+        |path: &str| path.starts_with("xtask/src/") && !path.starts_with("xtask/src/tidy/");
+    let mut findings = Vec::new();
+    for (path, text) in tree.ending(&[".rs"]).filter(|(path, _)| is_chore(path)) {
+        let mut is_list = false;
+        let code = text.lines().take_while(|line| !line.starts_with("#[cfg(test)]"));
+        for (index, line) in code.enumerate() {
+            is_list |= line.contains("_PACKAGES: [") || line.contains("_PACKAGE: &str");
+            let mut names: Vec<&str> = (NAMED.iter())
+                .filter_map(|before| line.split_once(before)?.1.split_once('"'))
+                .map(|(name, _)| name)
+                .collect();
+            if is_list {
+                names.extend(line.split('"').skip(1).step_by(2));
+                is_list = !line.ends_with(';');
+            }
+            for name in names.into_iter().map(without_version).filter(|name| !has_row(name)) {
+                findings.push(Finding::new(
+                    path,
+                    index + 1,
+                    format!("{name} has no row in {TABLE}"),
+                ));
+            }
+        }
+    }
+    findings
+}
+
+/// `@a/b@1.0` and `b==1.0` without their versions.
+fn without_version(package: &str) -> &str {
+    let name = package.split("==").next().unwrap_or(package);
+    match name.rsplit_once('@') {
+        Some((name, _)) if !name.is_empty() => name,
+        Some(_) | None => name,
+    }
 }
 
 /// Dependencies of a crate that do not take their version from the workspace.
@@ -130,5 +174,20 @@ mod tests {
                 "crates/x/Cargo.toml:10: f takes its version not from the workspace",
             ]
         );
+    }
+
+    #[test]
+    fn package_that_a_chore_installs_has_a_row() {
+        let chore = "const NODE_PACKAGES: [&str; 2] =\n    [\"@a/b@1.0\", \"c@2\"];\nconst MAKE: Need = Need {\n    \
+                     package: \"make\",\n};\nfn x() { ensure_debian_package(\"jq\", \"jq\", \"\"); }\n\
+                     #[cfg(test)]\nfn y() { ensure_debian_package(\"dash\", \"\", \"\"); }\n";
+        let table = "| package | from |\n|---|---|\n| @a/b | npm |\n| make | Debian |\n";
+        let found = found(super::of_chores, &[("xtask/src/x.rs", chore), (TABLE, table)]);
+        let expected = [
+            "xtask/src/x.rs:2: c has no row in docs/dependencies.md",
+            "xtask/src/x.rs:6: jq has no row in docs/dependencies.md",
+        ];
+        assert_eq!(found, expected);
+        assert_eq!(without_version("b==1.0"), "b");
     }
 }

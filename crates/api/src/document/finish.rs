@@ -35,6 +35,7 @@ const NAMES: [(&str, &str, &str); 9] = [
 pub(super) fn finish(document: &mut Value) {
     name_lists(document);
     describe_filters(document);
+    let schemas = document["components"]["schemas"].as_object().cloned().unwrap_or_default();
     for (path, method, operation) in operations(document) {
         operation["operationId"] = name_of(&method, &path, operation).into();
         if let Some(scopes) = scopes_of(&method, &path) {
@@ -42,12 +43,7 @@ pub(super) fn finish(document: &mut Value) {
             operation["x-required-scopes"] = scopes.into();
         }
         describe_parameters(operation);
-        if let Some(example) = examples::request(&method, &path) {
-            set_example(&mut operation["requestBody"], example);
-        }
-        if let Some((status, example)) = examples::answer(&method, &path) {
-            set_example(&mut operation["responses"][status], example);
-        }
+        examples::add(&method, &path, &schemas, operation);
     }
     document["servers"] = json!([{
         "url": "http://127.0.0.1:8080",
@@ -211,13 +207,6 @@ fn describe_parameters(operation: &mut Value) {
         if parameter["in"] == "query" && parameter["name"] == "limit" {
             parameter["schema"] = json!({"type": "integer", "minimum": 1, "maximum": PAGE_MAX});
         }
-    }
-}
-
-/// Sets the example of a JSON body.
-fn set_example(body: &mut Value, example: Value) {
-    if let Some(content) = body.get_mut("content").and_then(|all| all.get_mut("application/json")) {
-        content["example"] = example;
     }
 }
 

@@ -5,7 +5,6 @@ use axum::extract::State;
 use postrider_domain::event::Event;
 use postrider_domain::filter::{Budget, EventView, Filter};
 use postrider_domain::ids::EventId;
-use postrider_domain::limits::FILTER_STEPS_MAX;
 
 use super::busy;
 use crate::auth::CanRead;
@@ -47,14 +46,18 @@ pub(crate) async fn test(
         time: new.time.unwrap_or(now),
         trace: None,
     };
-    if let Some(verdict) = attempt(&filter, &event, LIGHT_STEPS) {
-        return Ok(Json(verdict));
+    let steps_max = state.settings().filter_steps_max;
+    if let Some((matches, steps)) = attempt(&filter, &event, LIGHT_STEPS.min(steps_max)) {
+        return Ok(Json(FilterVerdict::of(matches, steps, steps_max)));
     }
     // Runs on the threads for large work, so that no other request waits.
     let tenant = event.tenant.clone();
-    let work = move || attempt(&filter, &event, FILTER_STEPS_MAX);
+    let work = move || attempt(&filter, &event, steps_max);
     let verdict = state.engine().compute(&tenant, work).await.map_err(busy)?;
-    Ok(Json(verdict.unwrap_or(FilterVerdict::over_budget())))
+    Ok(Json(match verdict {
+        Some((matches, steps)) => FilterVerdict::of(matches, steps, steps_max),
+        None => FilterVerdict::over_budget(steps_max),
+    }))
 }
 
 /// Steps that are tried on this thread; larger filters run on the threads for large work.
@@ -62,8 +65,9 @@ const LIGHT_STEPS: u64 = 20_000;
 /// Bytes of an event that are parsed on this thread.
 const LIGHT_BYTES: usize = 16 * 1024;
 
-/// The verdict within this many steps; with few steps a large event is not even parsed.
-fn attempt(filter: &Filter, event: &Event, steps: u64) -> Option<FilterVerdict> {
+/// Whether an event passes, and in how many steps, if it takes no more than these; with few steps a
+/// large event is not even parsed.
+fn attempt(filter: &Filter, event: &Event, steps: u64) -> Option<(bool, u64)> {
     let bytes =
         event.data.as_bytes().len() + event.old.as_ref().map_or(0, |old| old.as_bytes().len());
     if steps <= LIGHT_STEPS && bytes > LIGHT_BYTES && filter.needs_json() {
@@ -71,5 +75,5 @@ fn attempt(filter: &Filter, event: &Event, steps: u64) -> Option<FilterVerdict> 
     }
     let mut budget = Budget::new(steps);
     let matches = filter.evaluate(&EventView::new(event), &mut budget).ok()?;
-    Some(FilterVerdict::of(matches, steps - budget.left()))
+    Some((matches, steps - budget.left()))
 }

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
-use postrider_domain::forecast::{self, ForecastError, Work};
+use postrider_domain::forecast::{self, ForecastError};
 use postrider_domain::ids::SubscriptionId;
 use postrider_domain::policy::Policy;
 use postrider_engine::Options;
@@ -14,9 +14,6 @@ use crate::paging::parameter;
 use crate::problem::{Code, Problem};
 use crate::state::ApiState;
 use crate::wire::simulation::{Plan, PlanView, SimulationBody, SimulationView};
-
-/// The limits of one plan: about a tenth of a second of computing, and 20 MiB.
-const WORK: Work = Work::limited(200_000, 50_000);
 
 /// Simulate an outage
 ///
@@ -36,15 +33,16 @@ pub(crate) async fn simulate(
     let scenario = body.scenario(Options::default().destination_in_flight_max)?;
     let subscription = subscription_policy(&state, &caller, body.subscription.as_deref()).await?;
     let plans = body.plans(&state.policy(), subscription)?;
+    let limits = state.settings().simulation_work;
     let mut answers = Vec::with_capacity(plans.len());
     for plan in plans {
         // One job for each plan, so that work of other tenants runs between two plans.
         let asked = scenario.clone();
         let work = move || match &plan {
-            Plan::Policy(name, policy) => forecast::forecast_within(&asked, policy, WORK)
+            Plan::Policy(name, policy) => forecast::forecast_within(&asked, policy, limits)
                 .map(|forecast| PlanView::of(name, &forecast)),
             Plan::Preset(preset) => {
-                preset.forecast(&asked, WORK).map(|forecast| PlanView::of(plan.name(), &forecast))
+                preset.forecast(&asked, limits).map(|forecast| PlanView::of(plan.name(), &forecast))
             }
         };
         let answer = state.engine().compute(&caller.tenant, work).await.map_err(busy)?;

@@ -144,7 +144,12 @@ impl KeyRing {
             file.read_to_string(&mut text)?;
             Ok((found, text))
         };
-        let (found, text) = read().map_err(|cause| file_error(path, cause))?;
+        let (found, text) = read().map_err(|cause| {
+            if cause.kind() != io::ErrorKind::InvalidData {
+                return file_error(path, cause);
+            }
+            KeyRingError::Damaged { path: path.display().to_string(), what: "it is not text" }
+        })?;
         let forbidden = if found.uid() == 0 { 0o037 } else { 0o077 };
         if found.mode() & forbidden != 0 {
             let mode = found.mode() & 0o7777;

@@ -1,7 +1,6 @@
 //! Testing a filter on an event.
 
 use postrider_domain::filter::ConditionVerdict;
-use postrider_domain::limits::FILTER_STEPS_MAX;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -53,11 +52,11 @@ impl ConditionView {
 }
 
 impl FilterVerdict {
-    pub(crate) fn of(matches: bool, steps: u64) -> Self {
-        FilterVerdict { matches, over_budget: false, steps, steps_max: FILTER_STEPS_MAX }
+    pub(crate) fn of(matches: bool, steps: u64, steps_max: u64) -> Self {
+        FilterVerdict { matches, over_budget: false, steps, steps_max }
     }
 
-    pub(crate) fn over_budget() -> Self {
-        FilterVerdict { over_budget: true, ..FilterVerdict::of(true, FILTER_STEPS_MAX) }
+    pub(crate) fn over_budget(steps_max: u64) -> Self {
+        FilterVerdict { over_budget: true, ..FilterVerdict::of(true, steps_max, steps_max) }
     }
 }

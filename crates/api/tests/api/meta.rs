@@ -51,6 +51,7 @@ async fn reference_loads_a_style_sheet_and_a_script_of_its_own_and_nothing_inlin
     assert!(csp.starts_with("default-src 'none'; style-src 'self'; script-src 'self'"), "{csp}");
     assert!(!csp.contains("unsafe") && page.text.matches("<script").count() == 1);
     assert!(page.text.contains("<script src=\"/docs/search.js\" defer></script>"));
+    assert!(page.text.contains("<summary>Example of 202 <code>application/json</code></summary>"));
     let script = api.get("/docs/search.js").without_key().send().await;
     assert_eq!(script.header("content-type"), Some("text/javascript; charset=utf-8"));
     let style = api.get("/docs/style.css").without_key().send().await;

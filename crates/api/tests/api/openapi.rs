@@ -179,6 +179,60 @@ fn every_reference_resolves() {
     }
 }
 
+/// Every example of the document with its schema and its place. `properties` has names, not keywords.
+fn examples<'a>(
+    place: &str,
+    (key, value): (&str, &'a Value),
+    found: &mut Vec<(String, &'a Value, &'a Value)>,
+) {
+    let place = format!("{place}/{key}");
+    match value {
+        Value::Object(fields) => {
+            if let (Some(example), false) = (fields.get("example"), key == "properties") {
+                found.push((place.clone(), fields.get("schema").unwrap_or(value), example));
+            }
+            for (name, inner) in fields {
+                if key == "properties" || name != "example" {
+                    examples(&place, (name, inner), found);
+                }
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| examples(&place, ("", item), found)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+#[test]
+fn every_example_fits_its_schema() {
+    let mut found = Vec::new();
+    examples("", ("", document()), &mut found);
+    assert!(found.len() > 90, "{}", found.len());
+    for (place, schema, example) in found {
+        let mut whole = schema.clone();
+        whole["components"] = document()["components"].clone();
+        let validator = jsonschema::draft202012::new(&whole).unwrap();
+        let faults: Vec<String> =
+            validator.iter_errors(example).map(|fault| fault.to_string()).collect();
+        assert!(faults.is_empty(), "{place}: {faults:?}");
+        // A schema permits fields that it does not name; an example has none of those.
+        crate::schema::check(&place, schema, example);
+    }
+}
+
+#[test]
+fn every_json_body_has_an_example() {
+    for (path, method, operation) in operations() {
+        let answers = operation["responses"].as_object().unwrap().iter();
+        let answers = answers.filter(|(status, _)| status.starts_with('2')).map(|(_, one)| one);
+        for body in answers.chain(operation.get("requestBody")) {
+            for (kind, content) in body["content"].as_object().into_iter().flatten() {
+                let is_text = ["text/html", "image/png"].contains(&kind.as_str());
+                assert!(content.get("example").is_some() || is_text, "{method} {path}: {kind}");
+            }
+        }
+    }
+}
+
 /// The fields of a schema, including those of its parts.
 fn schema_fields(name: &str) -> BTreeSet<String> {
     let schema = &document()["components"]["schemas"][name];

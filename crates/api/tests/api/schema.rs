@@ -51,7 +51,7 @@ fn has_required(choice: &Value, value: &Value) -> bool {
     value.as_object().is_none_or(|object| required.iter().all(|name| object.contains_key(*name)))
 }
 
-fn check(place: &str, schema: &Value, value: &Value) {
+pub(crate) fn check(place: &str, schema: &Value, value: &Value) {
     let resolved = resolve(schema);
     if let Some(choices) = resolved["oneOf"].as_array() {
         let fits = |choice: &Value| match choice["type"].as_str() {

@@ -13,6 +13,7 @@ use postrider_domain::circuit::Transition;
 use postrider_domain::delivery::{Delivery, DeliveryState, Lane, StateName};
 use postrider_domain::destination::Destination;
 use postrider_domain::ids::{DeliveryId, DestinationId, ReplayId, Shard, SubscriptionId, TenantId};
+use postrider_domain::trace::TraceContext;
 use postrider_store::{
     Commit, DeliveryChange, DestinationChange, Epoch, ReplayJob, ShardLeases, ShardSet,
 };
@@ -213,6 +214,11 @@ impl Commits {
         batch.commit.deliveries.push(DeliveryChange { before, delivery, attempt });
         self.unpersisted += 1;
         self.dirty.insert(dirty.delivery.id, dirty);
+    }
+
+    /// Adds the trace of a change that was just added, for the log.
+    pub(super) fn trace(&mut self, delivery: DeliveryId, context: TraceContext) {
+        self.open().commit.traces.push((delivery, context));
     }
 
     /// Adds the change of a destination's circuit.

@@ -104,6 +104,9 @@ impl Core {
         self.tell(&settled.delivery, &settled.attempt, settled.warning, ix);
         let before = entry.delivery.state.name();
         self.commits.delivery(before, settled.delivery.clone(), Some(settled.attempt));
+        if let Some(context) = entry.event.as_ref().and_then(|loaded| loaded.event.trace) {
+            self.commits.trace(settled.delivery.id, context);
+        }
         let transition = settled.transition;
         let to = transition.as_ref().map(|transition| transition.to);
         self.circuit_changed(ix, transition);

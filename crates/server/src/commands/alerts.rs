@@ -3,9 +3,10 @@
 use clap::{Args, Subcommand};
 use serde_json::Value as Json;
 
+use super::words::alert as words;
 use super::{Context, object};
 use crate::exit::Failure;
-use crate::output::{entries, part, table};
+use crate::output::{entries, part};
 
 #[derive(Debug, Args)]
 pub(crate) struct Alerts {
@@ -29,13 +30,13 @@ pub(crate) async fn run(context: &Context, alerts: Alerts) -> Result<(), Failure
     match alerts.command {
         Command::List => {
             let list = context.get("/v1/alerts", &[]).await?;
-            context.output.value(&list, targets)?;
+            context.output.value(&list, |list| words::list(&context.show(), list))?;
             Ok(())
         }
         Command::Test { target } => {
             let body = object(vec![("target", target.map(Json::from))]);
             let list = context.post("/v1/alerts/test", Some(&body)).await?;
-            context.output.value(&list, outcomes)?;
+            context.output.value(&list, |list| words::tested(&context.show(), list))?;
             let failed = entries(&list).iter().filter(|one| part(one, "outcome") != "sent").count();
             match failed {
                 0 => Ok(()),
@@ -44,36 +45,4 @@ pub(crate) async fn run(context: &Context, alerts: Alerts) -> Result<(), Failure
             }
         }
     }
-}
-
-fn targets(list: &Json) -> String {
-    if entries(list).is_empty() {
-        return "No target: set alerts.targets to be told when something is wrong.".to_owned();
-    }
-    let row = |target: &Json| {
-        let firing = target.get("firing").and_then(Json::as_array).cloned().unwrap_or_default();
-        let firing: Vec<String> = firing
-            .iter()
-            .map(|one| format!("{} {}", part(one, "count"), part(one, "kind")))
-            .collect();
-        let firing = if firing.is_empty() { "-".to_owned() } else { firing.join(", ") };
-        let mut cells: Vec<String> =
-            ["name", "kind", "to", "messages", "last_message_at", "failures"]
-                .map(|name| part(target, name))
-                .to_vec();
-        cells.push(firing);
-        cells
-    };
-    let head = ["NAME", "KIND", "TO", "SENT", "LAST", "FAILURES", "FIRING"];
-    table(&head, entries(list).iter().map(row).collect())
-}
-
-fn outcomes(list: &Json) -> String {
-    let row = |trial: &Json| {
-        ["target", "kind", "to", "outcome", "duration_ms", "error"]
-            .map(|name| part(trial, name))
-            .to_vec()
-    };
-    let head = ["TARGET", "KIND", "TO", "OUTCOME", "MS", "ERROR"];
-    table(&head, entries(list).iter().map(row).collect())
 }

@@ -174,7 +174,15 @@ impl Context {
         match failure.code {
             4 => {
                 let is_unknown = failure.is_unauthenticated();
-                failure.hint(&self.key.words(is_unknown))
+                let words = self.key.words(is_unknown);
+                let is_given = !matches!(self.key, KeySource::Missing(..));
+                if !is_unknown || !is_given {
+                    return failure.hint(&words);
+                }
+                // The server's own words are for those who write a client.
+                let server = self.client.server();
+                let unknown = format!("{server} does not know this key, or it has expired");
+                failure.instead(unknown).hint(&words)
             }
             5 => self.looked_at(failure).await,
             _ => failure,

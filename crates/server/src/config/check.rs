@@ -1,6 +1,7 @@
 //! Settings that are valid alone but not together.
 
 use std::num::NonZeroU32;
+use std::time::Duration;
 
 use postrider_api::Quota;
 use postrider_domain::egress::is_nat64_length;
@@ -183,6 +184,16 @@ const RULES: &[Rule] = &[
         "telemetry.otlp_endpoint",
         |c| c.telemetry.otlp_endpoint.as_deref().is_none_or(is_collector),
         "must be a URL such as http://127.0.0.1:4318, without a user name",
+    ),
+    (
+        "telemetry.otlp_metrics",
+        |c| !c.telemetry.otlp_metrics || c.telemetry.otlp_endpoint.is_some(),
+        "needs telemetry.otlp_endpoint beside it",
+    ),
+    (
+        "telemetry.otlp_metrics_interval",
+        |c| c.telemetry.otlp_metrics_interval >= Duration::from_secs(1),
+        "must be at least 1s",
     ),
     (
         "telemetry.log",

@@ -180,6 +180,8 @@ pub(crate) struct TelemetrySettings {
     pub(crate) otlp_endpoint: Option<String>,
     pub(crate) otlp_token: Option<String>,
     pub(crate) otlp_sample: Share,
+    pub(crate) otlp_metrics: bool,
+    pub(crate) otlp_metrics_interval: Duration,
 }
 
 /// The format of log lines.
@@ -240,6 +242,8 @@ impl Default for Config {
                 otlp_endpoint: None,
                 otlp_token: None,
                 otlp_sample: Share::from_millionths(1_000_000),
+                otlp_metrics: false,
+                otlp_metrics_interval: Duration::from_secs(60),
             },
             alerts: AlertSettings::default(),
         }

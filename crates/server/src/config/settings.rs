@@ -233,9 +233,11 @@ pub(super) const ALL: &[Setting] = settings! {
     "telemetry.format" = telemetry.format, "format of log lines";
     "telemetry.attempts" = telemetry.attempts, "one log line for each attempt";
     "telemetry.access" = telemetry.access, "one log line for each request to the API: method, path without query, status, time";
-    "telemetry.otlp_endpoint" = telemetry.otlp_endpoint, "collector of traces (OTLP over HTTP), such as http://127.0.0.1:4318";
+    "telemetry.otlp_endpoint" = telemetry.otlp_endpoint, "collector of traces and metrics (OTLP over HTTP), such as http://127.0.0.1:4318";
     "telemetry.otlp_token" (secret) = telemetry.otlp_token, "bearer token for the collector";
     "telemetry.otlp_sample" = telemetry.otlp_sample, "share of the traces that begin here that is recorded";
+    "telemetry.otlp_metrics" = telemetry.otlp_metrics, "whether the collector is sent the metrics too";
+    "telemetry.otlp_metrics_interval" = telemetry.otlp_metrics_interval, "time between two requests with metrics";
 };
 
 /// The setting with this key. `recovery` alone means `recovery.mode`.

@@ -92,7 +92,7 @@ pub(crate) fn run(demo: &Demo, output: Output) -> Result<(), Failure> {
     let name = postrider_domain::hex::encode(&random);
     let scratch = Scratch(std::env::temp_dir().join(format!("postrider-demo-{name}")));
     let has_terminal = io::stdout().is_terminal() && io::stdin().is_terminal();
-    let is_live = has_terminal && !demo.plain && !output.json;
+    let is_live = has_terminal && !output.is_dumb() && !demo.plain && !output.json;
     let arguments = ServerArgs {
         listen: Some(demo.listen.clone()),
         data_dir: Some(scratch.0.display().to_string()),

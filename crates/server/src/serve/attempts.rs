@@ -4,14 +4,18 @@
 //! after the settlement is durable: the log has only settled attempts. If these lines are disabled,
 //! none are formatted.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_domain::attempt::{Attempt, Ending, Turn};
 use postrider_domain::delivery::Delivery;
+use postrider_domain::hex;
 use postrider_domain::ids::{DeliveryId, DestinationId, TenantId};
 use postrider_domain::time::Timestamp;
+use postrider_domain::trace::TraceContext;
+use postrider_store::Commit;
 use postrider_transport::{Clock as _, SystemClock};
 
 use super::hosts::Hosts;
@@ -19,7 +23,7 @@ use super::metrics::class;
 use crate::telemetry::{ATTEMPTS, AttemptLog};
 
 /// The usual length of a line, to allocate once.
-const LINE_BYTES: usize = 384;
+const LINE_BYTES: usize = 432;
 
 /// The lines of the attempts of one commit. They contain no request and no response.
 pub(super) enum AttemptLines {
@@ -32,26 +36,31 @@ pub(super) enum AttemptLines {
 }
 
 impl AttemptLines {
-    pub(super) fn of<'a>(
-        attempts: impl Iterator<Item = (&'a Delivery, &'a Attempt)> + Clone,
-        log: &AttemptLog,
-        hosts: &Hosts,
-    ) -> AttemptLines {
+    pub(super) fn of(commit: &Commit, log: &AttemptLog, hosts: &Hosts) -> AttemptLines {
         if !AttemptLog::is_wanted() {
             return AttemptLines::Nothing;
         }
+        let attempts = (commit.deliveries.iter())
+            .filter_map(|change| Some((&change.delivery, change.attempt.as_ref()?)));
+        let contexts: HashMap<DeliveryId, TraceContext> = commit.traces.iter().copied().collect();
+        let trace = |delivery: &Delivery, attempt: &Attempt| {
+            let event = contexts.get(&delivery.id).copied();
+            TraceContext::of_attempt(event, delivery.id, attempt.number).trace()
+        };
         if !log.is_json() {
-            return AttemptLines::Attempts(
-                attempts.map(|(delivery, one)| AttemptLine::of(delivery, one, hosts)).collect(),
-            );
+            let lines = attempts.map(|(delivery, attempt)| {
+                AttemptLine::of(delivery, attempt, hosts, trace(delivery, attempt))
+            });
+            return AttemptLines::Attempts(lines.collect());
         }
         let now = SystemClock.now().to_string();
         let (mut text, mut count) =
             (String::with_capacity(attempts.clone().count() * LINE_BYTES), 0);
         for (delivery, attempt) in attempts {
             // Writing to a string cannot fail.
-            let host = hosts.of(delivery.destination);
-            put_line(&mut text, &now, (delivery, attempt), host.as_deref()).unwrap_or_default();
+            let (host, trace) = (hosts.of(delivery.destination), trace(delivery, attempt));
+            put_line(&mut text, &now, (delivery, attempt), (host.as_deref(), trace))
+                .unwrap_or_default();
             count += 1;
         }
         AttemptLines::Lines { text, count }
@@ -73,7 +82,7 @@ fn put_line(
     out: &mut String,
     now: &str,
     (delivery, attempt): (&Delivery, &Attempt),
-    host: Option<&str>,
+    (host, trace): (Option<&str>, [u8; 16]),
 ) -> std::fmt::Result {
     write!(
         out,
@@ -105,7 +114,8 @@ fn put_line(
     if let Some(next) = delivery.next_attempt_at() {
         write!(out, ",\"next\":\"{next}\"")?;
     }
-    writeln!(out, ",\"target\":\"{ATTEMPTS}\"}}")
+    let trace = hex::encode(&trace);
+    writeln!(out, ",\"trace_id\":\"{trace}\",\"target\":\"{ATTEMPTS}\"}}")
 }
 
 fn error(ending: &Ending) -> Option<&str> {
@@ -130,10 +140,12 @@ pub(super) struct AttemptLine {
     took: Duration,
     state: &'static str,
     next: Option<Timestamp>,
+    /// The trace that the receiver was sent, and that spans belong to.
+    trace: [u8; 16],
 }
 
 impl AttemptLine {
-    fn of(delivery: &Delivery, attempt: &Attempt, hosts: &Hosts) -> AttemptLine {
+    fn of(delivery: &Delivery, attempt: &Attempt, hosts: &Hosts, trace: [u8; 16]) -> AttemptLine {
         AttemptLine {
             delivery: delivery.id,
             destination: delivery.destination,
@@ -147,6 +159,7 @@ impl AttemptLine {
             took: attempt.timings.total,
             state: delivery.state.name().as_str(),
             next: delivery.next_attempt_at(),
+            trace,
         }
     }
 
@@ -166,6 +179,7 @@ impl AttemptLine {
             ms = u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX),
             state = self.state,
             next = self.next.map(|at| at.to_string()),
+            trace_id = hex::encode(&self.trace),
             "attempt"
         );
     }
@@ -204,7 +218,8 @@ mod tests {
             ending: Ending::Failed(Failure { class: FailureClass::Reset, detail: detail.clone() }),
         };
         let mut text = String::new();
-        put_line(&mut text, &at.to_string(), (&delivery, &attempt), Some("[::1]")).unwrap();
+        let place = (Some("[::1]"), TraceContext::of_attempt(None, id, 2).trace());
+        put_line(&mut text, &at.to_string(), (&delivery, &attempt), place).unwrap();
         assert!(text.ends_with("}\n") && text.lines().count() == 1);
         let line: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!((&line["message"], &line["attempt"]), (&"attempt".into(), &2.into()));
@@ -214,5 +229,7 @@ mod tests {
         assert_eq!(line["delivery"], id.to_string());
         assert_eq!((&line["target"], &line["host"]), (&ATTEMPTS.into(), &"[::1]".into()));
         assert_eq!(line.get("status"), None);
+        // Without a trace of the event, the delivery is one.
+        assert_eq!(line["trace_id"], hex::encode(id.as_bytes()));
     }
 }

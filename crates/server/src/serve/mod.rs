@@ -10,6 +10,7 @@ mod background;
 mod banner;
 mod clock;
 mod cluster;
+mod exporters;
 mod files;
 mod gauges;
 mod health;
@@ -18,6 +19,8 @@ mod http;
 mod instrumented_store;
 mod machine;
 mod metrics;
+mod otlp;
+mod otlp_metrics;
 mod process;
 mod reload;
 mod requests;
@@ -54,6 +57,7 @@ use self::banner::{AdminKey, Started};
 use self::clock::ServerClock;
 pub(crate) use self::clock::saved as saved_clock;
 pub(crate) use self::cluster::is_name as is_node_name;
+use self::exporters::Exporters;
 pub(crate) use self::files::{keep_private, needed as files_needed};
 pub(crate) use self::health::address as health_address;
 pub(crate) use self::http::{ListenerOptions, serve as listen_http};
@@ -63,7 +67,6 @@ use self::process::ThisProcess;
 pub(crate) use self::sample::sample_metrics;
 pub(crate) use self::secrets::{mark as ring_mark, open_vault, write_admin_key};
 use self::signals::{Order, Signals};
-use self::traces::Exporter;
 use crate::cli::ServerArgs;
 use crate::commands::load;
 use crate::config::{Config, Environment, Loaded, StoreChoice, show_duration};
@@ -108,7 +111,7 @@ pub(crate) struct Server {
     listening: JoinHandle<()>,
     /// Receives the reason when the store has stopped for good.
     stopped: mpsc::UnboundedReceiver<String>,
-    traces: Option<Exporter>,
+    exporters: Exporters,
     vault: Vault,
     api: ApiState,
     /// What the API is told of this process.
@@ -202,12 +205,16 @@ impl Server {
         let given = config.admin_key.as_deref();
         let first = bootstrap_admin(&*store, &vault, given, clock.now()).await?;
         keep_admin_key(config, &first);
-        let traces = Exporter::start(&config.telemetry, &metrics, store.node())?;
-        let spans = traces.clone().map(|traces| Arc::new(traces) as Arc<dyn Spans>);
+        let exporters = Exporters::start(&config.telemetry, &metrics, store.node())?;
         let (for_engine, now) = (Arc::clone(&store), Arc::clone(&clock));
-        let (engine, egress) =
-            start_engine(&loaded, for_engine, now, vault.clone(), (spans, background.handle()))
-                .await?;
+        let (engine, egress) = start_engine(
+            &loaded,
+            for_engine,
+            now,
+            vault.clone(),
+            (exporters.spans(), background.handle()),
+        )
+        .await?;
         drop(tokio::spawn(transport_options::follow_own_addresses(config.clone(), egress.clone())));
         let watched = Watched { store: &store, engine: &engine, clock: &clock, metrics: &metrics };
         let desk = watched.follow(config, steady, feed)?;
@@ -236,7 +243,7 @@ impl Server {
             stop_listening,
             listening,
             stopped,
-            traces,
+            exporters,
             vault: kept,
             api: state,
             process,
@@ -313,7 +320,7 @@ impl Server {
         let deadline = self.loaded.config.shutdown.deadline;
         tracing::info!(deadline = show_duration(deadline), "stopping");
         self.stop_listening.send_replace(true);
-        let Server { mut signals, store, engine, listening, traces, api, .. } = self;
+        let Server { mut signals, store, engine, listening, exporters, api, .. } = self;
         let orderly = async {
             let given_up = engine.shutdown(deadline).await;
             if tokio::time::timeout(LAST_ANSWERS, listening).await.is_err() {
@@ -325,9 +332,7 @@ impl Server {
                     "a change was not finished: its client can repeat it with its Idempotency-Key"
                 );
             }
-            if let Some(traces) = traces {
-                traces.flush().await;
-            }
+            exporters.flush().await;
             store.close().await?;
             anyhow::Ok(given_up)
         };

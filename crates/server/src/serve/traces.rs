@@ -5,9 +5,8 @@
 //! the collector fails, they are dropped and counted. A span consists of identifiers, classes,
 //! times and the host of the receiver; it has no payload, token, path or resolved address.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use hyper::Method;
 use postrider_domain::hex;
 use postrider_domain::policy::Share;
 use postrider_domain::trace::TraceContext;
@@ -16,8 +15,7 @@ use serde_json::{Value as Json, json};
 use tokio::sync::{mpsc, oneshot};
 
 use super::metrics::{Metrics, class};
-use crate::client::Client;
-use crate::config::TelemetrySettings;
+use super::otlp::{Collector, Complaints, scope, unix_nanoseconds};
 
 /// Spans in the queue.
 const QUEUE_MAX: usize = 8192;
@@ -25,12 +23,8 @@ const QUEUE_MAX: usize = 8192;
 const BATCH_MAX: usize = 512;
 /// The longest time that the first span of a batch waits for others.
 const GATHER: Duration = Duration::from_secs(1);
-/// The time limit of a request to the collector.
-const DEADLINE: Duration = Duration::from_secs(10);
 /// How long the shutdown waits for the last spans.
 const FLUSH_MAX: Duration = Duration::from_secs(2);
-/// The shortest time between two log lines about a failing collector.
-const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
 
 /// Span kinds of the protocol.
 const SERVER: u8 = 2;
@@ -50,24 +44,11 @@ pub(super) struct Exporter {
 }
 
 impl Exporter {
-    /// Starts the configured exporter; `None` if no collector is configured.
-    pub(super) fn start(
-        settings: &TelemetrySettings,
-        metrics: &Metrics,
-        node: Option<&str>,
-    ) -> anyhow::Result<Option<Exporter>> {
-        let Some(endpoint) = &settings.otlp_endpoint else { return Ok(None) };
-        let collector = Client::new(endpoint, settings.otlp_token.clone(), None)
-            .map_err(|_| anyhow::anyhow!("telemetry.otlp_endpoint is not a URL"))?;
+    /// Starts to send to this collector.
+    pub(super) fn start(collector: Collector, sample: Share, metrics: &Metrics) -> Exporter {
         let (queue, spans) = mpsc::channel(QUEUE_MAX);
-        // A node keeps its name; another server is another instance after each start.
-        let instance = match node {
-            Some(node) => node.to_owned(),
-            None => hex::encode(&postrider_entropy::system_bytes::<16>()?),
-        };
-        drop(tokio::spawn(send_all(spans, (collector, instance), metrics.clone())));
-        let sample = settings.otlp_sample;
-        Ok(Some(Exporter { queue, sample, metrics: metrics.clone() }))
+        drop(tokio::spawn(send_all(spans, collector, metrics.clone())));
+        Exporter { queue, sample, metrics: metrics.clone() }
     }
 
     /// Waits until the queued spans are sent, for a limited time.
@@ -87,10 +68,8 @@ impl Exporter {
 }
 
 impl Spans for Exporter {
-    #[expect(clippy::disallowed_methods, reason = "the time of a span, on which nothing depends")]
     fn now(&self) -> u64 {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+        unix_nanoseconds()
     }
 
     fn begins(&self, trace: [u8; 16]) -> bool {
@@ -172,25 +151,15 @@ fn written(
 }
 
 /// A request with spans, in OTLP's JSON form.
-fn request(spans: &[Json], instance: &str) -> Json {
-    let about = |key: &str, value: &str| json!({"key": key, "value": {"stringValue": value}});
-    let version = env!("CARGO_PKG_VERSION");
+fn request(spans: &[Json], resource: &Json) -> Json {
     json!({"resourceSpans": [{
-        "resource": {"attributes": [
-            about("service.name", "postrider"),
-            about("service.version", version),
-            about("service.instance.id", instance),
-        ]},
-        "scopeSpans": [{"scope": {"name": "postrider", "version": version}, "spans": spans}],
+        "resource": resource,
+        "scopeSpans": [{"scope": scope(), "spans": spans}],
     }]})
 }
 
 /// Sends queued spans in batches, until all exporters are dropped.
-async fn send_all(
-    mut queue: mpsc::Receiver<QueueItem>,
-    (collector, instance): (Client, String),
-    metrics: Metrics,
-) {
+async fn send_all(mut queue: mpsc::Receiver<QueueItem>, collector: Collector, metrics: Metrics) {
     let mut complaints = Complaints::default();
     while let Some(first) = queue.recv().await {
         let (mut spans, mut waiting) = (Vec::new(), Vec::new());
@@ -205,12 +174,16 @@ async fn send_all(
         drop(tokio::time::timeout(GATHER, gather).await);
         if !spans.is_empty() {
             let count = u64::try_from(spans.len()).unwrap_or(u64::MAX);
-            let body = request(&spans, &instance).to_string().into();
-            let sent = collector.ask(Method::POST, "/v1/traces", &[], Some(body));
-            match tokio::time::timeout(DEADLINE, sent).await {
-                Ok(Ok(_)) => metrics.spans(count, 0),
-                Ok(Err(failure)) => complaints.lost(&metrics, count, &failure.to_string()),
-                Err(_) => complaints.lost(&metrics, count, "no answer in time"),
+            let request = request(&spans, &collector.resource());
+            match collector.send("/v1/traces", &request).await {
+                Ok(()) => metrics.spans(count, 0),
+                Err(why) => {
+                    metrics.spans(0, count);
+                    if complaints.is_due() {
+                        let told = "the trace collector did not accept spans; they are lost";
+                        tracing::warn!(spans = count, why, "{told}");
+                    }
+                }
             }
         }
         for done in waiting {
@@ -224,23 +197,5 @@ fn sort(item: QueueItem, spans: &mut Vec<Json>, waiting: &mut Vec<oneshot::Sende
     match item {
         QueueItem::Span(span) => spans.push(span),
         QueueItem::Flush(done) => waiting.push(done),
-    }
-}
-
-/// Logs that the collector fails, at a limited rate.
-#[derive(Default)]
-struct Complaints {
-    last: Option<tokio::time::Instant>,
-}
-
-impl Complaints {
-    #[expect(clippy::disallowed_methods, reason = "how often something is logged, nothing else")]
-    fn lost(&mut self, metrics: &Metrics, spans: u64, why: &str) {
-        metrics.spans(0, spans);
-        let now = tokio::time::Instant::now();
-        if self.last.is_none_or(|last| now - last >= COMPLAIN_EVERY) {
-            self.last = Some(now);
-            tracing::warn!(spans, why, "the trace collector did not accept spans; they are lost");
-        }
     }
 }

@@ -9,6 +9,7 @@ mod alerts;
 mod clocks;
 mod faults;
 mod fixtures;
+mod keys;
 mod looking;
 mod neighbours;
 #[path = "../../../store/tests/postgres/proxy.rs"]

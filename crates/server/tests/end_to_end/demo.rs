@@ -144,6 +144,22 @@ fn closed_pipe_and_closed_terminal_end_it_without_a_trace() {
     assert_empty(scratch.path());
 }
 
+#[test]
+fn terminal_that_cannot_move_its_cursor_gets_lines_and_no_screen() {
+    let scratch = tempfile::tempdir().unwrap();
+    // `script` gives it a terminal; the demonstration ends with it.
+    let demo = format!("{} demo", crate::support::program());
+    let mut script = std::process::Command::new("script");
+    script.args(["-qec", &demo, "/dev/null"]).env("TERM", "dumb").env("TMPDIR", scratch.path());
+    let mut process = script.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+    let mut demo = Running { process, lines };
+    let intro = demo.read_until(|line| line.contains("Ctrl-C")).join("\n");
+    assert!(intro.contains("time × 200") && !intro.contains('\u{1b}'), "{intro:?}");
+    demo.signal("TERM");
+    drop(demo.process.wait());
+}
+
 /// The head of the answer to a GET.
 fn answer_of(url: &str) -> String {
     use std::io::{Read as _, Write as _};

@@ -61,7 +61,8 @@ fn refused_key_is_reported_with_its_source() {
         4,
         &["there is no file /nonexistent/admin.key"],
     );
-    check(&[&list[..], &[place, "--key", "pr_1_2"]].concat(), 4, &["given by --key"]);
+    let unknown = format!("{url}/ does not know this key");
+    check(&[&list[..], &[place, "--key", "pr_1_2"]].concat(), 4, &[&unknown, "given by --key"]);
     let output = postrider(&list).arg(place).env("POSTRIDER_KEY", "pr_1_2").output().unwrap();
     assert!(stderr(&output).contains("the variable POSTRIDER_KEY"), "{}", stderr(&output));
 }
@@ -88,8 +89,11 @@ fn damaged_key_ring_is_reported_with_what_to_do() {
     check(
         &["doctor", "--dev", "--data-dir", place, "--server", "http://127.0.0.1:1"],
         1,
-        &["FAIL key ring", "is damaged"],
+        &["FAIL key ring", "is damaged", "2 checks failed"],
     );
+    std::fs::write(server.data_dir.join("keyring"), [0xff, 0xfe, 0]).unwrap();
+    let words = stderr(&Start::dev().command(&server.data_dir).output().unwrap());
+    assert!(words.contains("it is not text") && words.contains("POSTRIDER_KEYRING"), "{words}");
 }
 
 #[test]
@@ -252,4 +256,49 @@ fn doctor_finds_a_damaged_store_and_files_that_others_can_read() {
     let store = found.as_array().unwrap().iter().find(|one| one["check"] == "store").unwrap();
     assert_eq!(store["level"], "fault", "{store}");
     assert!(text(store, "advice").contains("restore"), "{store}");
+}
+
+#[test]
+fn doctor_finds_what_is_wrong_with_schema_clock_resolver_database_and_limits() {
+    let mut server = Start::dev().fresh();
+    server.signal("TERM");
+    assert!(server.ended().0.success());
+    let data = server.data_dir.to_str().unwrap().to_owned();
+    let doctor = ["doctor", "--data-dir", &data, "--server", "http://127.0.0.1:1"];
+    let with = |more: &[&'static str]| [&doctor[..], more].concat();
+    let no_resolver = with(&["--set", "dns.nameservers=127.0.0.1:1"]);
+    check(&no_resolver, 1, &["FAIL resolver", "does not answer", "dns.nameservers"]);
+    let no_database = with(&["--dev", "--store", "postgres://u:hidden@127.0.0.1:1/p"]);
+    check(&no_database, 1, &["FAIL database", "cannot be reached", "is it running"]);
+    assert!(!said(&no_database).1.contains("hidden"));
+
+    let limited = |files: &str| {
+        let mut shell = std::process::Command::new("/bin/sh");
+        let limit = format!("ulimit -n {files} && exec \"$0\" \"$@\"");
+        shell.args(["-c", &limit, &crate::support::program()]).args(with(&["--dev"]));
+        stdout(&shell.env_clear().output().unwrap())
+    };
+    let few = limited("500");
+    assert!(few.contains("FAIL open files      only 500 files may be open"), "{few}");
+    assert!(limited("4000").contains("note open files"), "enough to run");
+
+    let clock = server.data_dir.join("clock");
+    let saved = std::fs::read_to_string(&clock).unwrap();
+    let mut ahead: Json = serde_json::from_str(&saved).unwrap();
+    ahead["at"] = "2099-01-01T00:00:00.000Z".into();
+    std::fs::write(&clock, ahead.to_string()).unwrap();
+    check(&with(&["--dev"]), 1, &["FAIL clock", "ahead of", "NTP"]);
+    std::fs::write(&clock, saved).unwrap();
+
+    // The version of the schema is in the head of the file.
+    let main = server.data_dir.join("main.db");
+    let bytes = std::fs::read(&main).unwrap();
+    let known = u32::from_be_bytes(bytes[60..64].try_into().unwrap());
+    for (version, found) in [(known - 1, "note schema"), (known + 1, "FAIL schema")] {
+        let mut other = bytes.clone();
+        other[60..64].copy_from_slice(&version.to_be_bytes());
+        std::fs::write(&main, &other).unwrap();
+        check(&with(&["--dev"]), 1, &[found, &format!("version {version}")]);
+        assert_eq!(std::fs::read(&main).unwrap(), other, "it is not opened, nor migrated");
+    }
 }

@@ -66,7 +66,7 @@ fn events_about_a_failing_destination_go_to_its_tenant_and_to_the_operator() {
 #[test]
 fn a_request_that_names_its_trace_is_continued_at_the_receiver() {
     let receiver = Receiver::start(200);
-    let server = Start::dev().fresh();
+    let mut server = Start::dev().fresh();
     server.subscribe(&receiver.url());
     let body = "{\"type\":\"a.b\",\"data\":1}";
     let head = format!(
@@ -81,6 +81,9 @@ fn a_request_that_names_its_trace_is_continued_at_the_receiver() {
     let arrived = receiver.wait_for(1).remove(0).traceparent;
     assert!(arrived.starts_with("00-4bf92f3577b34da6a3ce929d0e0e4736-"), "{arrived}");
     assert!(arrived.ends_with("-01") && !arrived.contains("00f067aa0ba902b7"), "{arrived}");
+    let line = server.wait_for_line(|line| line.contains("\"attempt\":1"));
+    let line: Json = serde_json::from_str(&line).unwrap();
+    assert_eq!(line["trace_id"], "4bf92f3577b34da6a3ce929d0e0e4736", "the log names that trace");
 }
 
 #[test]
@@ -101,6 +104,8 @@ fn every_attempt_has_its_one_line() {
     }
     assert_eq!((&line["status"], &line["host"]), (&json!(503), &json!("127.0.0.1")));
     assert!(line["ms"].is_u64() && line["turn"] == "first", "{line}");
+    let sent = &receiver.arrived()[0].traceparent;
+    assert_eq!(text(&line, "trace_id"), sent[3..35], "the trace that the receiver was sent");
 }
 
 #[test]
@@ -225,6 +230,42 @@ fn traces_go_to_the_collector_as_the_receiver_sees_them() {
     assert_eq!(accepted["status"]["code"], 1);
     let time = |name: &str| text(&attempt, name).parse::<u64>().unwrap();
     assert!(time("startTimeUnixNano") <= time("endTimeUnixNano"));
+}
+
+#[test]
+fn metrics_go_to_the_collector_as_the_page_has_them() {
+    let (collector, receiver) = (Receiver::start(200), Receiver::start(200));
+    let mut server = Start::dev()
+        .variable("POSTRIDER_TELEMETRY__OTLP_ENDPOINT", collector.url().trim_end_matches("/hook"))
+        .with(&["--set", "telemetry.otlp_metrics=true", "--set", "telemetry.otlp_sample=0"])
+        .with(&["--set", "telemetry.otlp_metrics_interval=1s"])
+        .fresh();
+    server.subscribe(&receiver.url());
+    server.send(3);
+    receiver.wait_for(3);
+    let at_interval = collector.wait_for(1).remove(0);
+    assert_eq!(at_interval.path, "/v1/metrics");
+    server.signal("TERM");
+    let (status, log) = server.ended();
+    assert!(status.success(), "{log}");
+    // The shutdown sends the last values.
+    let last: Json = serde_json::from_slice(&collector.arrived().pop().unwrap().body).unwrap();
+    let told = &last["resourceMetrics"][0];
+    assert_eq!(attribute(&told["resource"], "service.name"), "postrider");
+    let all = told["scopeMetrics"][0]["metrics"].as_array().unwrap();
+    let metric = |name: &str| all.iter().find(|one| one["name"] == name).unwrap();
+    let sum = &metric("postrider_events_accepted_total")["sum"];
+    assert_eq!(sum["dataPoints"][0]["asInt"], "3");
+    assert_eq!(sum["isMonotonic"], true);
+    let attempts = &metric("postrider_attempts_total")["sum"]["dataPoints"][0];
+    assert_eq!(attribute(attempts, "outcome"), "delivered");
+    let seconds = &metric("postrider_delivery_seconds")["histogram"]["dataPoints"][0];
+    assert_eq!(seconds["count"], "3");
+    let buckets = seconds["bucketCounts"].as_array().unwrap();
+    assert_eq!(buckets.len(), seconds["explicitBounds"].as_array().unwrap().len() + 1);
+    let in_buckets = buckets.iter().map(|count| count.as_str().unwrap().parse::<u64>().unwrap());
+    assert_eq!(in_buckets.sum::<u64>(), 3);
+    assert!(metric("postrider_ledger")["gauge"]["dataPoints"].as_array().unwrap().len() >= 6);
 }
 
 #[test]

@@ -152,7 +152,7 @@ pub(super) fn commit_of(settled: Settlement, before: &Delivery) -> Commit {
         circuit: settled.destination.circuit,
         transitions: settled.transition.into_iter().collect(),
     };
-    Commit { deliveries: vec![delivery], destinations: vec![destination], replay: None }
+    Commit { deliveries: vec![delivery], destinations: vec![destination], ..Commit::default() }
 }
 
 /// The first page, large enough for everything that a check makes.

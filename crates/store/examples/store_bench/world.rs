@@ -145,7 +145,7 @@ impl World {
         Commit {
             deliveries: deliveries.into_iter().map(arrived).collect(),
             destinations: destinations.into_iter().collect(),
-            replay: None,
+            ..Commit::default()
         }
     }
 

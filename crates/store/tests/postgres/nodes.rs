@@ -75,6 +75,6 @@ pub(crate) async fn attempted(
             circuit: settled.destination.circuit,
             transitions: settled.transition.into_iter().collect(),
         }],
-        replay: None,
+        ..Commit::default()
     }
 }

@@ -238,6 +238,30 @@ fn responses(page: &mut String, operation: &Value) {
         page.push_str("</ul></td></tr>");
     }
     page.push_str("</table>");
+    for (status, response) in object(&operation["responses"]) {
+        for (media_type, body) in object(&response["content"]) {
+            answer_example(page, status, media_type, &body["example"]);
+        }
+    }
+}
+
+/// An answer as a client gets it, folded.
+fn answer_example(page: &mut String, status: &str, media_type: &str, example: &Value) {
+    let shown = match example {
+        Value::Null => return,
+        Value::String(text) => text.clone(),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            // A value can always be written.
+            serde_json::to_string_pretty(example).unwrap_or_default()
+        }
+    };
+    let _infallible = write!(
+        page,
+        "<details><summary>Example of {} <code>{}</code></summary><pre><code>{}</code></pre></details>",
+        escaped(status),
+        escaped(media_type),
+        escaped(&shown),
+    );
 }
 
 fn contents_of(page: &mut String, content: &Value) {

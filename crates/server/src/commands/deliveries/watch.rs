@@ -11,6 +11,7 @@ use super::super::words::delivery::{self as words, attempt_line};
 use super::{Context, List, path};
 use crate::exit::Failure;
 use crate::output::{entries, escaped, line, part};
+use crate::show::Show;
 use crate::times;
 
 /// How often the server is asked.
@@ -101,7 +102,9 @@ pub(super) async fn all(
     let mut seen = 0;
     loop {
         ticks.tick().await;
-        let list = context.get("/v1/deliveries", &query).await?;
+        let mut list = context.get("/v1/deliveries", &query).await?;
+        // The newest are watched: another page would not be.
+        list["next_cursor"] = Json::Null;
         let changed = changes.take(entries(&list));
         seen += u64::try_from(changed.len()).unwrap_or(u64::MAX);
         if draws {
@@ -123,15 +126,16 @@ fn print_change(context: &Context, delivery: &Json) -> Result<(), Failure> {
     if context.output.json {
         return Ok(line(&delivery.to_string())?);
     }
-    let now = times::of_day(context.show().now);
-    let state = part(delivery, "state");
+    Ok(line(&change_line(&context.show(), delivery))?)
+}
+
+/// A delivery in a line that fits 80 columns, if the name of its type is not long.
+fn change_line(show: &Show, delivery: &Json) -> String {
+    let (now, state) = (times::of_day(show.now), part(delivery, "state"));
     let space = " ".repeat(9_usize.saturating_sub(state.len()));
-    let state = context.output.state(&state);
-    let (id, kind) = (part(delivery, "id"), part(delivery, "type"));
-    Ok(line(&format!(
-        "{now}  {state}{space}  {id}  {kind}  attempts: {}",
-        part(delivery, "attempts")
-    ))?)
+    let (state, id) = (show.output.state(&state), part(delivery, "id"));
+    let (attempts, kind) = (part(delivery, "attempts"), part(delivery, "type"));
+    format!("{now}  {state}{space}  {id}  #{attempts}  {kind}")
 }
 
 fn ticks() -> tokio::time::Interval {
@@ -179,5 +183,19 @@ mod tests {
         assert_eq!(ids(changes.take(&page)), ["b"]);
         let page = [one("b", "delivered", 1), one("a", "waiting", 2)];
         assert_eq!(ids(changes.take(&page)), ["a"]);
+    }
+
+    #[test]
+    fn change_of_a_delivery_fits_80_columns() {
+        let now = "2026-11-18T02:14:57Z".parse().unwrap();
+        let show = Show { output: crate::output::Output::plain(80), now };
+        let delivery = json!({
+            "id": "dlv_019a86d99e3877078707070707070707", "state": "delivered", "attempts": 12,
+            "type": "task.updated",
+        });
+        let line = change_line(&show, &delivery);
+        let expected =
+            "02:14:57  delivered  dlv_019a86d99e3877078707070707070707  #12  task.updated";
+        assert_eq!((line.as_str(), line.len() <= 80), (expected, true));
     }
 }

@@ -4,6 +4,7 @@
 //! [`Cell`](crate::table::Cell), which escapes it.**
 
 pub(super) mod access;
+pub(super) mod alert;
 pub(super) mod delivery;
 pub(super) mod destination;
 pub(super) mod event;

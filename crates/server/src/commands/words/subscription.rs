@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-use crate::output::{Colour, escaped, part, time};
+use crate::output::{Colour, entries, escaped, part, time};
 use crate::show::{Empty, Fields, Show, cell, url};
 use crate::table::{Cell, Column};
 use crate::times;
@@ -13,24 +13,36 @@ const EMPTY: Empty<'_> = Empty {
 };
 
 pub(in crate::commands) fn list(show: &Show, list: &Json) -> String {
-    let columns = [
-        Column::new("ID"),
+    // Identifiers and names that the tenant gave have columns where one has them; where there is no room for
+    // both, the name is left out.
+    let has = |field: &str| entries(list).iter().any(|one| !one[field].is_null());
+    let name = Column::new("NAME").cut(8);
+    let name = if has("uid") { name.optional() } else { name };
+    let given: Vec<(&str, Column)> = [("uid", Column::new("UID").cut(8)), ("name", name)]
+        .into_iter()
+        .filter(|(field, _)| has(field))
+        .collect();
+    let mut columns = vec![Column::new("ID")];
+    columns.extend(given.iter().map(|(_, column)| *column));
+    columns.extend([
         Column::new("ON"),
-        Column::new("TYPES").cut(10),
-        Column::new("URL").cut_middle(16),
+        Column::new("TYPES").cut(6),
+        Column::new("URL").cut_middle(12),
         Column::new("FORMAT").optional(),
         Column::new("CREATED").optional(),
-    ];
+    ]);
     let row = |one: &Json| {
         let is_off = one["enabled"] == false;
-        vec![
-            cell(one, "id"),
+        let mut cells = vec![cell(one, "id")];
+        cells.extend(given.iter().map(|(field, _)| cell(one, field)));
+        cells.extend([
             if is_off { Cell::painted("no", Colour::Yellow) } else { Cell::from("yes") },
             cell(one, "types"),
             url(one),
             cell(one, "format"),
             show.when(one, "created_at"),
-        ]
+        ]);
+        cells
     };
     show.list(list, &columns, row, EMPTY)
 }

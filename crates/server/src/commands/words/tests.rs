@@ -3,7 +3,7 @@
 use serde_json::{Value as Json, json};
 use unicode_width::UnicodeWidthStr as _;
 
-use super::{access, delivery, destination, event, replay, subscription};
+use super::{access, alert, delivery, destination, event, replay, subscription};
 use crate::output::Output;
 use crate::show::Show;
 
@@ -166,6 +166,15 @@ fn subscriptions_at_80_columns() {
     let url = "https://hooks.example.com/services/T024BE7LH/incoming/task-updates";
     let all = json!([subscription_record(1, url), subscription_record(2, "https://a.example/")]);
     check("subscriptions_list", |show| subscription::list(show, &list(&all)));
+    let mut named = all.clone();
+    named[0]["uid"] = json!("orders-eu");
+    check("subscriptions_list_uid", |show| subscription::list(show, &list(&named)));
+    named[1]["name"] = json!(format!("Invoices {HOSTILE}"));
+    let both = |width: usize| subscription::list(&show(width), &list(&named));
+    assert!(both(160).contains("UID") && both(160).contains("NAME"), "{}", both(160));
+    assert!(!both(80).contains("NAME"), "there is room for one of them: {}", both(80));
+    named[0]["uid"] = json!(null);
+    check("subscriptions_list_name", |show| subscription::list(show, &list(&named)));
     check("subscriptions_list_empty", |show| subscription::list(show, &list(&json!([]))));
     check("subscriptions_get", |show| subscription::one(show, &subscription_record(1, url)));
     let mut rotated = subscription_record(1, url);
@@ -269,4 +278,30 @@ fn tenants_keys_and_audit_log_at_80_columns() {
     ]);
     check("audit_list", |show| access::audit(show, &list(&audit)));
     check("audit_list_empty", |show| access::audit(show, &list(&json!([]))));
+}
+
+#[test]
+fn alerts_at_80_columns() {
+    let target = |name: &str, kind: &str, to: &str, firing: Json| {
+        json!({
+            "name": name, "kind": kind, "to": to, "messages": 12, "failures": 0, "next_try_at": null,
+            "last_message_at": "2026-11-18T02:12:30.000Z", "firing": firing,
+        })
+    };
+    let firing =
+        json!([{"kind": "destination_disabled", "count": 16}, {"kind": "disk_low", "count": 1}]);
+    let mail = "ops@example.com, night-shift-of-the-operators@example.com";
+    let targets = json!([
+        target("ops", "webhook", "https://alerts.example.com", json!([])),
+        target("operators-at-night", "email", mail, firing),
+    ]);
+    check("alerts_list", |show| alert::list(show, &json!({ "data": targets })));
+    check("alerts_list_empty", |show| alert::list(show, &json!({"data": []})));
+    let trials = json!({"data": [
+        {"target": "ops", "kind": "webhook", "to": "https://alerts.example.com", "outcome": "sent",
+         "duration_ms": 32, "error": null},
+        {"target": "operators-at-night", "kind": "email", "to": mail, "outcome": "failed",
+         "duration_ms": 10_000, "error": format!("the mail server refused the sender {HOSTILE}")},
+    ]});
+    check("alerts_test", |show| alert::tested(show, &trials));
 }

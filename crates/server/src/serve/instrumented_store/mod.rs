@@ -133,12 +133,11 @@ impl Intake for InstrumentedStore {
 #[async_trait]
 impl Work for InstrumentedStore {
     async fn settle(&self, leases: &ShardLeases, commit: Commit) -> Result<(), StoreError> {
-        let with_attempt = (commit.deliveries.iter())
-            .filter_map(|change| Some((&change.delivery, change.attempt.as_ref()?)));
-        let attempts: Vec<(Turn, &'static str, Duration)> = (with_attempt.clone())
-            .map(|(_, attempt)| (attempt.turn, class(&attempt.ending), attempt.timings.total))
+        let with_attempt = commit.deliveries.iter().filter_map(|change| change.attempt.as_ref());
+        let attempts: Vec<(Turn, &'static str, Duration)> = with_attempt
+            .map(|attempt| (attempt.turn, class(&attempt.ending), attempt.timings.total))
             .collect();
-        let lines = AttemptLines::of(with_attempt, &self.log, &self.hosts);
+        let lines = AttemptLines::of(&commit, &self.log, &self.hosts);
         let circuit_changes: Vec<CircuitChange> = (commit.destinations.iter())
             .map(|change| CircuitChange {
                 destination: change.id,

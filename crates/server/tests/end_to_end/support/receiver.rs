@@ -14,6 +14,7 @@ use super::{Deadline, PATIENCE};
 /// One request as it arrived.
 #[derive(Debug, Clone)]
 pub(crate) struct Arrived {
+    pub(crate) path: String,
     pub(crate) webhook_id: String,
     /// The `webhook-timestamp` and `webhook-signature` headers.
     pub(crate) signed: [String; 2],
@@ -138,6 +139,7 @@ fn is_one_of(many: u64, webhook_id: &str) -> bool {
 
 fn respond(request: Request, shared: &Shared) -> String {
     let arrived = Arrived {
+        path: request.path.clone(),
         webhook_id: request.header("webhook-id").to_owned(),
         signed: ["webhook-timestamp", "webhook-signature"]
             .map(|name| request.header(name).to_owned()),

@@ -47,7 +47,7 @@ pub(super) async fn settle(
     leases: &ShardLeases,
     commit: Commit,
 ) -> Result<(), StoreError> {
-    let Commit { deliveries, destinations, replay } = &commit;
+    let Commit { deliveries, destinations, replay, traces: _ } = &commit;
     if deliveries.is_empty() && destinations.is_empty() && replay.is_none() {
         return Ok(());
     }

@@ -188,6 +188,7 @@ fn commit() -> Commit {
         deliveries: deliveries.collect(),
         destinations: destinations.collect(),
         replay: Some(job()),
+        ..Commit::default()
     }
 }
 

@@ -416,7 +416,7 @@ pub(in crate::embedded) fn get_commit(bytes: bytes::Bytes) -> Result<Commit, Mal
     })?;
     let replay = from.option(get_replay)?;
     from.end()?;
-    Ok(Commit { deliveries, destinations, replay })
+    Ok(Commit { deliveries, destinations, replay, traces: Vec::new() })
 }
 
 fn put_filter(out: &mut Encoder, filter: &DeliveryFilter) {
