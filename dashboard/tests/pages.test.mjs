@@ -17,8 +17,8 @@ before(async () => {
   const event = await first('events?type=task.updated&limit=1');
   paths = {
     '/overview': ['In balance', 'What happened', 'Retries due in the next 48 hours', 'first lane', 'Disk', 'free of'],
-    '/destinations': ['/gone', 'frozen', '/broken', 'disabled', '/healthy', 'enabled'],
-    [`/destinations/${world.destination('broken')}`]: ['Disabled by the share of failures', 'Timeline', 'What waits', 'task.*'],
+    '/destinations': ['/gone', 'frozen', '/broken', 'disabled', '/healthy', 'enabled', 'Success, 24 h', '100 %'],
+    [`/destinations/${world.destination('broken')}`]: ['Disabled by the share of failures', 'Timeline', 'What waits', 'task.*', 'How attempts went', 'an error of the receiver (5xx)'],
     '/deliveries': ['task.updated', '/healthy'],
     '/deliveries?state=dead': ['dead'],
     [`/deliveries/${dead}`]: ['Retry slots', 'Attempts', 'Replay', 'What helps'],
@@ -100,6 +100,38 @@ for (const theme of ['light', 'dark']) {
     });
   });
 }
+
+test('a row has a bar of its last attempts, its success rate and its response times', async () => {
+  const page = await openPage(browser, server);
+  await signIn(page, server.key);
+  await go(page, '/destinations');
+  for (const [name, words] of [['healthy', /^The last \d+ attempts?: all delivered; the last one: status 2\d\d$/], ['broken', /all failed; the last one: status 5\d\d$/]]) {
+    const row = page.getByRole('row').filter({ has: page.getByRole('link', { name: `/${name}` }) });
+    await row.getByRole('img', { name: words }).waitFor();
+    const id = world.destination(name);
+    const { data } = await server.get(`destinations/stats?ids=${id}`);
+    assert.match(await row.innerText(), new RegExp(`${data[0].last_7_days.success_rate * 100} %`), name);
+    assert.match(await row.innerText(), /\d+ m?s \/ \d/, name);
+  }
+  await page.context().close();
+});
+
+test('one destination shows hours, response times and classes of failures, over a day and a week', async () => {
+  const page = await openPage(browser, server);
+  await signIn(page, server.key);
+  const id = world.destination('broken');
+  await go(page, `/destinations/${id}?range=7d`);
+  await page.getByRole('img', { name: 'Attempts and failed attempts by the hour, over 7 days' }).waitFor();
+  await page.getByRole('img', { name: 'Response times by the hour, over 7 days' }).waitFor();
+  const { failures } = await server.get(`destinations/${id}/stats?hours=168`);
+  const table = page.getByRole('table', { name: 'Failures by class' });
+  assert.equal(await table.getByRole('row').count(), failures.length + 1);
+  await page.getByRole('group', { name: 'How far back' }).getByRole('button', { name: '24 hours' }).click();
+  await page.waitForFunction(() => location.hash.includes('range=24h'));
+  await page.getByRole('img', { name: 'Response times by the hour, over 24 hours' }).waitFor();
+  assert.deepEqual(await axe(page), []);
+  await page.context().close();
+});
 
 test('pages that still load pass axe', async () => {
   const page = await openPage(browser, server, { theme: 'dark' });

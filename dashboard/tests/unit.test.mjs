@@ -35,6 +35,19 @@ test('a schedule is drawn from its slots, without the attempts before a replay',
   assert.deepEqual(found.attempts.map((one) => one.number), [2, 3, 4]);
 });
 
+test('the bar of attempts says in words what it shows', async () => {
+  const { barWords, outcomeWords } = await load('outcomes');
+  const ok = { class: 'delivered', status: 200 };
+  const cases = [
+    [[], 'No attempts in the last eight days'],
+    [[ok], 'The last 1 attempt: all delivered; the last one: status 200'],
+    [[ok, { class: 'refused', status: null }], 'The last 2 attempts: 1 failed; the last one: connection refused'],
+    [[{ class: 'status_5xx', status: 503 }], 'The last 1 attempt: all failed; the last one: status 503'],
+  ];
+  for (const [recent, words] of cases) assert.equal(barWords(recent), words);
+  assert.equal(outcomeWords('something_new'), 'something new');
+});
+
 test('the accent of a portal can be read in light and in dark', async () => {
   const { readableOn } = await load('colour');
   for (const accent of ['#ffdd00', '#000000', '#ffffff', '#3049c4', '#ff0000']) {

@@ -163,6 +163,8 @@ pub(crate) const NAME_CHARS_MAX: usize = 100;
 pub(crate) const CURSOR_CHARS_MAX: usize = 1024;
 /// The most spans in one answer of statistics.
 pub(crate) const STATS_SPANS_MAX: u64 = 5_000;
+/// The most destinations in one answer of statistics.
+pub(crate) const STATS_DESTINATIONS_MAX: usize = 100;
 /// The longest overlap of two signing secrets.
 pub(crate) const OVERLAP_SECONDS_MAX: u64 = 30 * 24 * 60 * 60;
 /// The default overlap.

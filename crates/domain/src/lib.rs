@@ -9,6 +9,7 @@
 //! | what bytes are sent, and with which signature? | [`payload`], [`signature`] |
 //! | what may be contacted? | [`egress`] |
 //! | how did that attempt end? | [`attempt`] |
+//! | how did a destination's attempts end lately? | [`attempt_tally`] |
 //! | when is the next retry? | [`retry`] |
 //! | who disables a URL, probes it, freezes it? | [`circuit`] |
 //! | do so many destinations fail at once that the fault is ours? | [`mass_failure`] |
@@ -27,6 +28,7 @@
 pub mod access;
 pub mod alerts;
 pub mod attempt;
+pub mod attempt_tally;
 pub mod catalogue;
 pub mod circuit;
 pub mod credentials;

@@ -113,6 +113,10 @@ pub const URL_BYTES_MAX: usize = 2048;
 pub const REASON_CHARS_MAX: usize = 500;
 /// The detail that is kept of a failed attempt, beside its class.
 pub const ERROR_DETAIL_CHARS_MAX: usize = 500;
+/// The last attempts of a destination that its statistics show.
+pub const RECENT_ATTEMPTS_MAX: usize = 30;
+/// How long the statistics of a destination are kept, whatever the retention of deliveries.
+pub const ATTEMPT_HOURS_KEPT: Duration = Duration::from_secs(8 * 24 * 60 * 60);
 /// Entries of one page of a list.
 pub const PAGE_MAX: usize = 1000;
 /// Entries of one page where the caller names no limit.

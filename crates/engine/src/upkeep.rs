@@ -8,6 +8,7 @@ use std::time::Duration;
 use postrider_domain::destination::Destination;
 use postrider_domain::event::Event;
 use postrider_domain::ids::{EventId, Shard, TenantId};
+use postrider_domain::limits::ATTEMPT_HOURS_KEPT;
 use postrider_domain::policy::Policy;
 use postrider_domain::time::Timestamp;
 use postrider_store::{Epoch, ReplayJob, ShardLeases, ShardSet, Store, StoreError};
@@ -46,7 +47,7 @@ pub(crate) fn begin(
 /// that restarts more often than that would never prune.
 const FIRST_PRUNE_AFTER_MAX: Duration = Duration::from_secs(10);
 
-/// Prunes finished deliveries after the retention time: soon after the start, then at intervals.
+/// Prunes finished deliveries after the retention time, and old statistics: soon after the start, then at intervals.
 async fn prune(
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
@@ -66,6 +67,8 @@ async fn prune(
             }
             tokio::task::yield_now().await;
         }
+        // Statistics are kept for a time of their own. After an error, they are forgotten the next time.
+        drop(store.forget_attempt_hours(clock.now().saturating_sub(ATTEMPT_HOURS_KEPT)).await);
     }
 }
 

@@ -49,6 +49,7 @@ use crate::records::{
     EventRecord, IdempotentAnswer, Key, Page, PageRequest, Pruned, ReplayJob, ShardLeases,
     SubscriptionPut, SubscriptionRecord, TallyAt, Tenant, Usage, WaitingOrder,
 };
+use crate::statistics::Statistics;
 
 /// A whole store: all of the traits below.
 pub trait Store:
@@ -63,6 +64,7 @@ pub trait Store:
     + Audit
     + Documents
     + Passes
+    + Statistics
     + Upkeep
     + Nodes
 {
@@ -80,6 +82,7 @@ impl<T> Store for T where
         + Audit
         + Documents
         + Passes
+        + Statistics
         + Upkeep
         + Nodes
 {
@@ -97,7 +100,7 @@ pub trait Configuration: Send + Sync + 'static {
     /// Replaces the name and the details of a tenant; `false` where it does not exist. The time of its creation
     /// stays.
     async fn update_tenant(&self, tenant: &Tenant) -> Result<bool, StoreError>;
-    /// Removes a tenant with its keys, passes and catalogue; `false` where it does not exist. Its subscriptions must be
+    /// Removes a tenant with its keys, passes, catalogue and statistics; `false` where it does not exist. Its subscriptions must be
     /// gone, not only marked: [`StoreError::Internal`] otherwise. Its destinations and ledger stay;
     /// history goes by retention.
     async fn delete_tenant(&self, id: &TenantId) -> Result<bool, StoreError>;
@@ -194,7 +197,7 @@ pub trait Configuration: Send + Sync + 'static {
         before: Timestamp,
         limit: usize,
     ) -> Result<Vec<(TenantId, DestinationId)>, StoreError>;
-    /// Removes a destination with its timeline if it is marked as unused since before `before` and nothing
+    /// Removes a destination with its timeline and statistics if it is marked as unused since before `before` and nothing
     /// uses it; `false` otherwise. A later commit that changes its circuit has no effect.
     async fn remove_destination(
         &self,

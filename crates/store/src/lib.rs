@@ -10,6 +10,7 @@
 #[cfg(test)]
 extern crate self as postrider_store;
 
+mod attempt_codec;
 mod audit;
 mod contract;
 mod documents;
@@ -25,6 +26,7 @@ mod records;
 #[cfg(test)]
 #[path = "../../store-testing/src/samples.rs"]
 pub mod samples;
+mod statistics;
 pub mod transfer;
 
 pub use audit::{Actor, ActorKind, Audit, AuditEntry, AuditFilter};
@@ -36,3 +38,4 @@ pub use nodes::{Change, Changes, FORMAT, Hint, Member, Nodes, PROGRAM, PeerMessa
 pub use overview::{Overview, Shown, Span};
 pub use passes::{Pass, PassKind, PassLimits, PassPut, Passes};
 pub use records::*;
+pub use statistics::{AttemptSums, Statistics, SummingUp};

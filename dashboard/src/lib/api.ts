@@ -56,6 +56,10 @@ export const api = {
   destinationSummary: (signal?: AbortSignal) =>
     get<T.DestinationSummary>('/v1/destinations/summary', {}, signal),
   destination: (id: string, signal?: AbortSignal) => told(client.destinations.get(id, until(signal))),
+  figures: (ids: string[], signal?: AbortSignal) =>
+    get<{ data: T.DestinationFigures[] }>('/v1/destinations/stats', { ids: ids.join(',') }, signal),
+  destinationStats: (id: string, hours: number, signal?: AbortSignal) =>
+    get<T.DestinationStats>(at('destinations', id, '/stats'), { hours }, signal),
   timeline: (id: string, where: Page, signal?: AbortSignal) =>
     page<T.Transition>((options) => client.destinations.timeline(id, options), where, signal),
   enable: (id: string, why: Enable) => told(client.destinations.enable(id, why)),

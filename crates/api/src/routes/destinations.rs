@@ -162,7 +162,7 @@ pub(crate) async fn show(
     shown(&state, &caller, &record).await
 }
 
-async fn find(
+pub(super) async fn find(
     state: &ApiState,
     caller: &Caller,
     id: &PathId,

@@ -7,6 +7,7 @@ pub(crate) mod backup;
 pub(crate) mod catalogue;
 pub(crate) mod config;
 pub(crate) mod deliveries;
+pub(crate) mod destination_stats;
 pub(crate) mod destination_summary;
 pub(crate) mod destinations;
 pub(crate) mod docs;
@@ -103,6 +104,8 @@ fn reads() -> OpenApiRouter<ApiState> {
         .routes(routes!(config::config))
         .routes(routes!(server::server))
         .routes(routes!(destination_summary::summary))
+        .routes(routes!(destination_stats::of_several))
+        .routes(routes!(destination_stats::of_one))
         .routes(routes!(matches::matches))
         .routes(routes!(filter_trials::test_events))
         .routes(routes!(deliveries::request::request))

@@ -19,6 +19,7 @@ pub(crate) mod replay;
 pub(crate) mod schedule;
 pub(crate) mod session;
 pub(crate) mod simulation;
+pub(crate) mod statistics;
 pub(crate) mod subscription;
 pub(crate) mod tenant;
 

@@ -123,3 +123,58 @@ async fn destinations_are_found_by_state_and_by_a_part_of_their_url() {
     let long = format!("/v1/destinations?q={}", "x".repeat(201));
     api.get(&long).refused(422, "invalid_field", Some("q")).await;
 }
+
+#[tokio::test]
+async fn statistics_say_how_attempts_ended_by_the_hour() {
+    let api = Api::new().await;
+    let delivery = api.delivery("500").await;
+    let to = delivery["destination_id"].as_str().unwrap();
+    let stats = api.get(&format!("/v1/destinations/{to}/stats?hours=2")).expect(200).await;
+    assert_eq!(stats["since"], "2025-11-15T08:00:00.000Z");
+    let hours = stats["hours"].as_array().unwrap();
+    assert_eq!(hours.len(), 2, "{stats}");
+    assert_eq!((&hours[0]["at"], &hours[0]["attempts"]), (&stats["since"], &json!(0)));
+    assert_eq!(hours[0]["success_rate"], json!(null));
+    assert_eq!((&hours[1]["attempts"], &hours[1]["failed"]), (&json!(1), &json!(1)));
+    assert_eq!(stats["total"]["success_rate"], json!(0.0));
+    assert_eq!(stats["failures"], json!([{"class": "status_5xx", "count": 1}]));
+    let figures = &stats["figures"];
+    assert_eq!(figures["last_24_hours"], figures["last_7_days"]);
+    assert_eq!(figures["recent"].as_array().unwrap().len(), 1);
+    assert_eq!(figures["recent"][0]["class"], "status_5xx");
+    assert_eq!(figures["recent"][0]["status"], 500);
+    let default = api.get(&format!("/v1/destinations/{to}/stats")).expect(200).await;
+    assert_eq!(default["hours"].as_array().unwrap().len(), 24);
+    for hours in ["0", "169", "x", "-1"] {
+        let call = api.get(&format!("/v1/destinations/{to}/stats?hours={hours}"));
+        call.refused(422, "invalid_field", Some("hours")).await;
+    }
+    let several = api.get(&format!("/v1/destinations/stats?ids={to}")).expect(200).await;
+    assert_eq!(several["data"], json!([figures]));
+}
+
+#[tokio::test]
+async fn figures_of_several_destinations_are_those_of_the_tenant() {
+    let api = Api::new().await;
+    let delivery = api.delivery("200").await;
+    let to = delivery["destination_id"].as_str().unwrap();
+    let unknown = "dst_00000000000070008000000000000000";
+    let several = api.get(&format!("/v1/destinations/stats?ids={unknown},{to}")).expect(200).await;
+    assert_eq!(several["data"][0]["last_7_days"]["attempts"], 0);
+    assert_eq!(several["data"][1]["destination_id"], to);
+    assert_eq!(several["data"][1]["last_24_hours"]["success_rate"], 1.0);
+    let path = format!("/v1/destinations/stats?ids={to}");
+    api.tenant("umbrella").await;
+    let theirs = api.get(&path).key(&api.key("umbrella", &["read"]).await).expect(200).await;
+    assert_eq!(theirs["data"][0]["last_7_days"]["attempts"], 0, "another tenant's");
+    let operator = api.get(&path).tenant("*").expect(200).await;
+    assert_eq!(operator["data"][0], several["data"][1]);
+    let many = vec![unknown; 101].join(",");
+    for ids in ["", ",", "x", &many] {
+        let call = api.get(&format!("/v1/destinations/stats?ids={ids}"));
+        call.refused(422, "invalid_field", Some("ids")).await;
+    }
+    api.get("/v1/destinations/stats").refused(422, "invalid_field", Some("ids")).await;
+    let call = api.get(&format!("/v1/destinations/{unknown}/stats"));
+    call.refused(404, "not_found", None).await;
+}

@@ -26,10 +26,18 @@ enum Command {
         #[command(flatten)]
         paging: Paging,
     },
-    /// Show a destination, and how near it is to each threshold.
+    /// Show a destination, how its attempts went lately, and how near it is to each threshold.
     Get {
         /// The destination's identifier.
         id: String,
+    },
+    /// Show how a destination's attempts went, by the hour.
+    Stats {
+        /// The destination's identifier.
+        id: String,
+        /// How many hours, the current one included, 1 to 168.
+        #[arg(long, value_name = "HOURS", default_value_t = 24)]
+        hours: u32,
     },
     /// Show every transition of a destination, with its evidence.
     Timeline {
@@ -75,7 +83,14 @@ pub(crate) async fn run(context: &Context, arguments: Destinations) -> Result<()
         }
         Command::Get { id } => {
             let one = context.get(&path(&id, "")?, &[]).await?;
-            context.output.value(&one, |one| words::one(&context.show(), one))?;
+            // Only the words have them: JSON is the API's answer.
+            let stats =
+                if context.output.json { Json::Null } else { stats(context, &id, 24).await? };
+            context.output.value(&one, |one| words::one(&context.show(), one, &stats))?;
+        }
+        Command::Stats { id, hours } => {
+            let stats = stats(context, &id, hours).await?;
+            context.output.value(&stats, |stats| words::stats(&context.show(), stats))?;
         }
         Command::Timeline { id, paging } => {
             let list = context.get(&path(&id, "/timeline")?, &paging.query(vec![])).await?;
@@ -95,6 +110,10 @@ pub(crate) async fn run(context: &Context, arguments: Destinations) -> Result<()
         }
     }
     Ok(())
+}
+
+async fn stats(context: &Context, id: &str, hours: u32) -> Result<Json, Failure> {
+    context.get(&path(id, "/stats")?, &[("hours", hours.to_string())]).await
 }
 
 async fn turn(context: &Context, id: &str, what: &str, body: &Json) -> Result<(), Failure> {

@@ -51,6 +51,8 @@ async fn dump_tenant(store: &dyn Store, tenant: &TenantId, since: Timestamp) -> 
     }
     let ids: Vec<_> = destinations.iter().map(|destination| destination.id).collect();
     out.extend(lines(store.waiting_counts(tenant, &ids).await.unwrap()));
+    let sums = store.attempt_sums(Some(tenant), &ids, [since, Timestamp::EPOCH]).await;
+    out.extend(lines(sums.unwrap()));
     let mut page = Some(ALL);
     while let Some(request) = page {
         let found = store.list_events(tenant, &EventFilter::default(), &request).await.unwrap();

@@ -59,6 +59,7 @@ pub mod records;
 pub mod replays;
 pub mod sequences;
 pub mod settling;
+pub mod statistics;
 pub mod subscriptions;
 pub mod upkeep;
 pub mod usage;
@@ -85,6 +86,7 @@ macro_rules! conformance {
         $crate::conformance_replays!($backend);
         $crate::conformance_sequences!($backend);
         $crate::conformance_settling!($backend);
+        $crate::conformance_statistics!($backend);
         $crate::conformance_subscriptions!($backend);
         $crate::conformance_upkeep!($backend);
         $crate::conformance_usage!($backend);

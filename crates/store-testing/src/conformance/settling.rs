@@ -8,6 +8,7 @@ use postrider_domain::ids::Shard;
 use postrider_domain::ledger::Ledger;
 use postrider_domain::policy::Policy;
 use postrider_domain::settlement::settle;
+use postrider_domain::time::Timestamp;
 use postrider_store::{
     Commit, DeliveryChange, DestinationChange, Epoch, ReplayJob, ReplayState, ShardLeases,
     StoreError, Tally,
@@ -210,6 +211,9 @@ async fn repeating_a_commit_changes_nothing_more(ground: Ground) {
         assert_eq!(timeline.items.len(), 1);
         let tallies = ground.store.tallies(Some(&acme()), at(0), at(60_000), 1).await.unwrap();
         assert_eq!(tallies[0].tally.failed, 1);
+        let to = destination(&acme(), 1).id;
+        let hours = ground.store.attempt_hours(&acme(), to, Timestamp::EPOCH).await.unwrap();
+        assert_eq!((hours.len(), hours[0].1.attempts()), (1, 1));
     }
     let frozen = ground.destination(2).await.circuit.state;
     assert!(matches!(frozen, CircuitState::Frozen { .. }));

@@ -61,6 +61,7 @@ impl Configuration for MemoryStore {
             if existed {
                 state.keys.retain(|_, key| key.tenant.as_ref() != Some(&id));
                 state.passes.retain(|_, pass| pass.tenant.as_ref() != Some(&id));
+                state.attempt_hours.retain(|_, (tenant, _)| *tenant != id);
                 state.documents.retain(|(kind, tenant, _), _| {
                     *kind == DocumentKind::Erasure || tenant.as_ref() != Some(&id)
                 });
@@ -282,6 +283,7 @@ impl Configuration for MemoryStore {
             }
             state.unused_since.remove(&key);
             state.transitions.remove(&key);
+            state.attempt_hours.retain(|(to, _), _| *to != id);
             Ok(state.destinations.remove(&key).is_some())
         })
         .await

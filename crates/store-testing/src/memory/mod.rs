@@ -19,6 +19,7 @@ mod paging;
 mod passes;
 mod replays;
 mod state;
+mod statistics;
 mod upkeep;
 mod usage;
 mod work;

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use postrider_domain::attempt::Attempt;
+use postrider_domain::attempt_tally::AttemptHour;
 use postrider_domain::circuit::Transition;
 use postrider_domain::delivery::{Delivery, DeliveryState};
 use postrider_domain::ids::{
@@ -56,6 +57,8 @@ pub(super) struct State {
     pub(super) ledgers: BTreeMap<TenantId, Ledger>,
     /// Tallies by tenant and minute since the epoch.
     pub(super) tallies: BTreeMap<(TenantId, i64), Tally>,
+    /// Hours of attempts by destination and hour since the epoch, with the destination's tenant.
+    pub(super) attempt_hours: BTreeMap<(DestinationId, i64), (TenantId, AttemptHour)>,
     /// Claimed values, which never change.
     pub(super) claims: BTreeMap<String, Vec<u8>>,
     /// How often each shard was given to another node; missing means never.

@@ -200,6 +200,7 @@ impl State {
         }
         self.tally_change(&delivery.tenant, &movement);
         if let Some(attempt) = attempt {
+            self.count_attempt(&delivery, &attempt);
             self.attempts.entry(delivery.id).or_default().insert(attempt.number, attempt);
         }
         self.put_delivery(delivery);

@@ -79,7 +79,12 @@ impl Configuration for PostgresStore {
         let existed = transaction.execute(sql, &[&name]).await? > 0;
         if existed {
             // Erasures stay: what they were told to erase is still there.
-            for table in ["keys WHERE", "passes WHERE", "documents WHERE kind < 2 AND"] {
+            for table in [
+                "keys WHERE",
+                "passes WHERE",
+                "documents WHERE kind < 2 AND",
+                "attempt_hours WHERE",
+            ] {
                 let sql = format!("DELETE FROM postrider.{table} tenant = $1");
                 transaction.execute(&sql, &[&name]).await?;
             }

@@ -44,6 +44,7 @@ mod schema;
 mod session;
 mod settle;
 mod shown;
+mod statistics;
 mod tls;
 mod transfer;
 mod unused_destinations;

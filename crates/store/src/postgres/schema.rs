@@ -30,10 +30,11 @@ const MIGRATIONS: [&str; VERSION as usize] = [
     include_str!("migrations/0011.sql"),
     include_str!("migrations/0012.sql"),
     include_str!("migrations/0013.sql"),
+    include_str!("migrations/0014.sql"),
 ];
 
 /// The version that they lead to.
-pub(super) const VERSION: u32 = 13;
+pub(super) const VERSION: u32 = 14;
 
 /// Brings the schema to the version that this program knows.
 pub(super) async fn migrate(pool: &Pool) -> Result<(), StoreError> {

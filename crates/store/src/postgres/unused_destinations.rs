@@ -77,7 +77,7 @@ impl Core {
         rows.iter().map(read).collect()
     }
 
-    /// Removes a destination with its timeline, if it is unused since before `before`.
+    /// Removes a destination with its timeline and statistics, if it is unused since before `before`.
     pub(super) async fn remove_destination(
         &self,
         tenant: &TenantId,
@@ -94,8 +94,11 @@ impl Core {
         );
         let is_gone = transaction.execute(&sql, &[&whose, &to, &before]).await? > 0;
         if is_gone {
-            let sql = "DELETE FROM postrider.transitions WHERE tenant = $1 AND destination = $2";
-            transaction.execute(sql, &[&whose, &to]).await?;
+            for table in ["transitions", "attempt_hours"] {
+                let sql =
+                    format!("DELETE FROM postrider.{table} WHERE tenant = $1 AND destination = $2");
+                transaction.execute(&sql, &[&whose, &to]).await?;
+            }
         }
         transaction.commit().await?;
         Ok(is_gone)

@@ -6,15 +6,17 @@
 
 use std::collections::BTreeMap;
 
+use postrider_domain::attempt_tally::AttemptHour;
 use postrider_domain::event::Event;
 use postrider_domain::ids::TenantId;
 use postrider_domain::ledger::Ledger;
 use sha2::{Digest as _, Sha256};
 
 use super::{Item, WholeEvent};
+use crate::attempt_codec::{encode_recent, encode_tally};
 use crate::documents::Document;
 use crate::embedded::files::canonical::Canonical;
-use crate::records::{Key, Tally};
+use crate::records::{DestinationRecord, IdempotentAnswer, Key, Tally};
 
 /// The kinds of records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,6 +49,8 @@ pub enum RecordKind {
     Ledger,
     /// The counts of a minute.
     Tally,
+    /// An hour of a destination's attempts.
+    AttemptHour,
 }
 
 impl RecordKind {
@@ -67,6 +71,7 @@ impl RecordKind {
             RecordKind::Attempt => "attempts",
             RecordKind::Ledger => "ledgers",
             RecordKind::Tally => "tallies",
+            RecordKind::AttemptHour => "hours of attempts",
         }
     }
 }
@@ -129,11 +134,7 @@ impl Digest {
                 (RecordKind::Subscription, Some(&record.subscription.tenant))
             }
             Item::Destination(destination) => {
-                out.text(destination.tenant.as_str());
-                out.bytes(destination.id.as_bytes());
-                out.text(&destination.url);
-                out.signed(destination.created_at.as_unix_ms());
-                out.json(&destination.circuit);
+                put_destination(&mut out, destination);
                 (RecordKind::Destination, Some(&destination.tenant))
             }
             Item::Transition { tenant, destination, number, transition } => {
@@ -146,10 +147,7 @@ impl Digest {
             Item::Answer { tenant, key, answer } => {
                 out.text(tenant.as_str());
                 out.text(key);
-                out.bytes(&answer.request);
-                out.unsigned(u64::from(answer.status));
-                out.bytes(&answer.body);
-                out.signed(answer.created_at.as_unix_ms());
+                put_answer(&mut out, answer);
                 (RecordKind::Answer, Some(tenant))
             }
             Item::Audit(entry) => {
@@ -176,6 +174,12 @@ impl Digest {
                 let Tally { accepted, delivered, failed, dead } = *tally;
                 [accepted, delivered, failed, dead].into_iter().for_each(|n| out.unsigned(n));
                 (RecordKind::Tally, Some(tenant))
+            }
+            Item::AttemptHour { tenant, destination, hour, attempts } => {
+                out.text(tenant.as_str());
+                out.bytes(destination.as_bytes());
+                put_attempt_hour(&mut out, *hour, attempts);
+                (RecordKind::AttemptHour, Some(tenant))
             }
         };
         self.count(kind, tenant, &out);
@@ -272,6 +276,27 @@ fn put_document(out: &mut Canonical, document: &Document) {
     out.text(&document.name);
     out.unsigned(u64::from(document.is_open));
     out.text(&document.body);
+}
+
+fn put_destination(out: &mut Canonical, destination: &DestinationRecord) {
+    out.text(destination.tenant.as_str());
+    out.bytes(destination.id.as_bytes());
+    out.text(&destination.url);
+    out.signed(destination.created_at.as_unix_ms());
+    out.json(&destination.circuit);
+}
+
+fn put_answer(out: &mut Canonical, answer: &IdempotentAnswer) {
+    out.bytes(&answer.request);
+    out.unsigned(u64::from(answer.status));
+    out.bytes(&answer.body);
+    out.signed(answer.created_at.as_unix_ms());
+}
+
+fn put_attempt_hour(out: &mut Canonical, hour: i64, attempts: &AttemptHour) {
+    out.signed(hour);
+    out.bytes(&encode_tally(&attempts.tally));
+    out.bytes(&encode_recent(hour, &attempts.recent));
 }
 
 fn put_key(out: &mut Canonical, key: &Key) {

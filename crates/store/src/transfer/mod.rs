@@ -14,6 +14,7 @@ mod run;
 
 use async_trait::async_trait;
 use postrider_domain::attempt::Attempt;
+use postrider_domain::attempt_tally::AttemptHour;
 use postrider_domain::circuit::Transition;
 use postrider_domain::delivery::Delivery;
 use postrider_domain::ids::{DeliveryId, DestinationId, TenantId};
@@ -63,11 +64,13 @@ pub enum Part {
     Ledgers,
     /// The counts of every minute.
     Tallies,
+    /// What the attempts of destinations came to in every hour.
+    AttemptHours,
 }
 
 impl Part {
     /// All parts, in order.
-    pub const ALL: [Part; 12] = [
+    pub const ALL: [Part; 13] = [
         Part::Tenants,
         Part::Keys,
         Part::Subscriptions,
@@ -80,6 +83,7 @@ impl Part {
         Part::Events,
         Part::Ledgers,
         Part::Tallies,
+        Part::AttemptHours,
     ];
 
     /// The next part; `None` after the last.
@@ -102,6 +106,7 @@ impl Part {
             Part::Events => "events",
             Part::Ledgers => "ledgers",
             Part::Tallies => "tallies",
+            Part::AttemptHours => "hours of attempts",
         }
     }
 }
@@ -160,6 +165,17 @@ pub enum Item {
         minute: i64,
         /// The counts.
         tally: Tally,
+    },
+    /// What the attempts of a destination came to in an hour.
+    AttemptHour {
+        /// The tenant of the destination.
+        tenant: TenantId,
+        /// The destination.
+        destination: DestinationId,
+        /// The hour, counted from the Unix epoch.
+        hour: i64,
+        /// What they came to.
+        attempts: Box<AttemptHour>,
     },
 }
 

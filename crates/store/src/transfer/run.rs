@@ -246,7 +246,8 @@ fn records(items: &[Item]) -> u64 {
         | Item::Replay(_)
         | Item::Document(_)
         | Item::Ledger { .. }
-        | Item::Tally { .. } => 1,
+        | Item::Tally { .. }
+        | Item::AttemptHour { .. } => 1,
     };
     u64::try_from(items.iter().map(of).sum::<usize>()).unwrap_or(u64::MAX)
 }

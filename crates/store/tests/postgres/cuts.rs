@@ -6,10 +6,12 @@ use postrider_domain::ledger::Ledger;
 use postrider_domain::time::Timestamp;
 use postrider_store::postgres::{PostgresOptions, PostgresStore};
 use postrider_store::{
-    Acceptance, Accepted, Commit, DeliveryFilter, History, Intake, ShardLeases, StoreError, Upkeep,
-    Work,
+    Acceptance, Accepted, Commit, DeliveryFilter, History, Intake, ShardLeases, Statistics,
+    StoreError, Upkeep, Work,
 };
-use postrider_store_testing::samples::{START, acme, answered, at, delivery_id, refused};
+use postrider_store_testing::samples::{
+    START, acme, answered, at, delivery_id, destination, refused,
+};
 
 use crate::nodes::{attempted, delivery, node, options, owed, put_destinations};
 use crate::proxy::{Cut, Proxy};
@@ -103,6 +105,9 @@ async fn settlement_cut_off_at_its_commit_counts_once_after_a_repeat() {
         tallies.iter().map(|at| count(&at.tally)).sum::<u64>()
     };
     assert_eq!((sum(|t| t.delivered), sum(|t| t.failed)), (36, failures));
+    let ids: Vec<_> = (0..3).map(|n| destination(&acme(), n).id).collect();
+    let counted = store.attempt_sums(None, &ids, [Timestamp::EPOCH; 2]).await.unwrap();
+    assert_eq!(counted.iter().map(|one| one.sums[0].attempts()).sum::<u64>(), attempts);
     println!(
         "cut at COMMIT, settle: {cuts} cuts, {attempts} attempts logged once, ledger and tallies \
          exact"

@@ -1,6 +1,6 @@
 //! Destinations in words.
 
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
 use crate::output::part;
 use crate::show::{Empty, Fields, Show, cell, state, url};
@@ -44,7 +44,8 @@ pub(in crate::commands) fn list(show: &Show, list: &Json, is_filtered: bool) -> 
     show.list(list, &columns, row, empty)
 }
 
-pub(in crate::commands) fn one(show: &Show, one: &Json) -> String {
+/// A destination, with its statistics of the last 24 hours; null where those are not known.
+pub(in crate::commands) fn one(show: &Show, one: &Json, stats: &Json) -> String {
     let attempts = format!(
         "{}, of which {} failed; {} failures in a row",
         part(one, "attempts"),
@@ -64,6 +65,7 @@ pub(in crate::commands) fn one(show: &Show, one: &Json) -> String {
         .with("last success", show.moment(one, "last_success_at").unwrap_or_else(never))
         .with_some("next probe", show.moment(one, "next_probe_at"))
         .with_some("created", show.moment(one, "created_at"));
+    let figures = figures(stats);
     let near = thresholds(&one["thresholds"]);
     let next = match one["state"].as_str() {
         Some("frozen") => {
@@ -80,7 +82,96 @@ pub(in crate::commands) fn one(show: &Show, one: &Json) -> String {
         }
         Some(_) | None => String::new(),
     };
-    format!("{}\n\n{}{next}", fields.shown(show.output), near.shown(show.output))
+    let lately = figures.map(|figures| format!("\n\n{}", figures.shown(show.output)));
+    let (fields, near) = (fields.shown(show.output), near.shown(show.output));
+    format!("{fields}{}\n\n{near}{next}", lately.unwrap_or_default())
+}
+
+/// How its attempts went lately.
+fn figures(stats: &Json) -> Option<Fields> {
+    let figures = stats.get("figures")?;
+    let mut fields = Fields::new()
+        .with("last 24 hours", went(&figures["last_24_hours"]))
+        .with("last 7 days", went(&figures["last_7_days"]));
+    let failures = stats["failures"].as_array().map_or(&[][..], Vec::as_slice);
+    if !failures.is_empty() {
+        fields = fields.with("failed by", failures_in_words(failures));
+    }
+    let recent = figures["recent"].as_array().map_or(&[][..], Vec::as_slice);
+    if !recent.is_empty() {
+        let mark = |one: &Json| if one["class"] == "delivered" { '.' } else { 'x' };
+        let marks: String = recent.iter().map(mark).collect();
+        fields = fields.with("recent", format!("{marks}  (oldest first, x failed)"));
+    }
+    Some(fields)
+}
+
+/// Counts, success rate and response times in a line.
+fn went(counts: &Json) -> String {
+    if counts["attempts"] == 0 {
+        return "no attempts".to_owned();
+    }
+    let mut said = format!("{} attempts", part(counts, "attempts"));
+    if counts["success_rate"].is_number() {
+        said += &format!(", {} delivered", rate(counts));
+    }
+    if counts["p50_ms"].is_number() {
+        let (half, most) = (part(counts, "p50_ms"), part(counts, "p99_ms"));
+        said += &format!("; answered within {half} ms (half), {most} ms (99 %)");
+    }
+    said
+}
+
+/// A success rate with one decimal; a dash where there is none.
+fn rate(counts: &Json) -> String {
+    match counts["success_rate"].as_f64() {
+        Some(rate) => format!("{:.1} %", (rate * 1000.0).floor() / 10.0),
+        None => "-".to_owned(),
+    }
+}
+
+fn failures_in_words(failures: &[Json]) -> String {
+    let say = |one: &Json| format!("{} × {}", part(one, "class"), part(one, "count"));
+    failures.iter().map(say).collect::<Vec<_>>().join(", ")
+}
+
+/// The hours of a destination, newest first, and how attempts failed.
+pub(in crate::commands) fn stats(show: &Show, stats: &Json) -> String {
+    let columns = [
+        Column::new("HOUR"),
+        Column::new("ATTEMPTS").right(),
+        Column::new("DELIVERED").right(),
+        Column::new("FAILED").right(),
+        Column::new("SUCCESS").right(),
+        Column::new("P50 MS").right(),
+        Column::new("P99 MS").right(),
+    ];
+    let row = |one: &Json| {
+        vec![
+            show.when(one, "at"),
+            cell(one, "attempts"),
+            cell(one, "delivered"),
+            cell(one, "failed"),
+            Cell::from(rate(one)),
+            cell(one, "p50_ms"),
+            cell(one, "p99_ms"),
+        ]
+    };
+    let hours = stats["hours"].as_array().map_or(&[][..], Vec::as_slice);
+    let busy: Vec<Json> =
+        hours.iter().rev().filter(|hour| hour["attempts"] != 0).cloned().collect();
+    let list = json!({"data": busy, "next_cursor": null});
+    let empty = Empty { nothing: "No attempts in this time.", next: &[] };
+    let table = show.list(&list, &columns, row, empty);
+    if busy.is_empty() {
+        return table;
+    }
+    let failures = stats["failures"].as_array().map_or(&[][..], Vec::as_slice);
+    let mut total = Fields::new().with("together", went(&stats["total"]));
+    if !failures.is_empty() {
+        total = total.with("failed by", failures_in_words(failures));
+    }
+    format!("{table}\n\n{}", total.shown(show.output))
 }
 
 /// How near it is to each threshold.

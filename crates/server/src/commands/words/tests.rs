@@ -98,6 +98,40 @@ fn attempt_is_two_lines_at_80_columns_and_one_on_a_wide_terminal() {
     assert_eq!(line(&show(400)).lines().count(), 1);
 }
 
+fn statistics() -> Json {
+    let counts = |attempts: u64, delivered: u64, rate: Json| {
+        json!({
+            "attempts": attempts, "delivered": delivered, "failed": attempts - delivered,
+            "own_faults": 0, "success_rate": rate, "p50_ms": 42, "p99_ms": 1810,
+        })
+    };
+    let hour = |at: &str, attempts, delivered, rate| {
+        let mut hour = counts(attempts, delivered, rate);
+        hour["at"] = json!(at);
+        hour
+    };
+    let recent = |class: &str| {
+        json!({
+            "started_at": "2026-11-18T02:12:30.100Z", "duration_ms": 31, "class": class,
+            "status": null,
+        })
+    };
+    json!({
+        "hours": [
+            hour("2026-11-18T00:00:00.000Z", 100, 39, json!(0.39)),
+            hour("2026-11-18T01:00:00.000Z", 0, 0, json!(null)),
+            hour("2026-11-18T02:00:00.000Z", 40, 0, json!(0.0)),
+        ],
+        "total": counts(140, 39, json!(0.2785)),
+        "failures": [{"class": "status_5xx", "count": 90}, {"class": "timeout_response", "count": 11}],
+        "figures": {
+            "last_24_hours": counts(140, 39, json!(0.2785)),
+            "last_7_days": counts(99_140, 99_039, json!(0.9989)),
+            "recent": [recent("delivered"), recent("delivered"), recent("status_5xx")],
+        },
+    })
+}
+
 #[test]
 fn destinations_at_80_columns() {
     let one = |n: u8, state: &str, url: &str, reason: Json| {
@@ -124,7 +158,9 @@ fn destinations_at_80_columns() {
     let all = json!([disabled, one(2, "enabled", "https://a.example/", json!(null))]);
     check("destinations_list", |show| destination::list(show, &list(&all), false));
     check("destinations_list_empty", |show| destination::list(show, &list(&json!([])), false));
-    check("destinations_get", |show| destination::one(show, &disabled));
+    check("destinations_get", |show| destination::one(show, &disabled, &statistics()));
+    check("destinations_stats", |show| destination::stats(show, &statistics()));
+    check("destinations_stats_empty", |show| destination::stats(show, &json!({"hours": []})));
     let transition = |at: &str, from: &str, to: &str, reason: &str| {
         json!({
             "at": at, "from": from, "to": to, "reason": reason,

@@ -10,6 +10,7 @@ mod nodes;
 mod overview;
 mod passes;
 mod replays;
+mod statistics;
 
 use std::path::Path;
 use std::sync::Arc;

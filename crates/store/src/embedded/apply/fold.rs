@@ -5,7 +5,10 @@
 //! written to a lane.** Counters are added up. Nothing is copied: a fold borrows the records. After
 //! folding, the order of the records no longer matters.
 
+use std::collections::hash_map::Entry;
+
 use postrider_domain::attempt::Attempt;
+use postrider_domain::attempt_tally::{AttemptHour, hour_of};
 use postrider_domain::circuit::{Circuit, Transition};
 use postrider_domain::delivery::{Delivery, DeliveryState, StateName};
 use postrider_domain::ids::{DeliveryId, DestinationId, TenantId};
@@ -72,6 +75,8 @@ pub(super) struct Fold<'r> {
     pub(super) ledger: QuickMap<&'r TenantId, LedgerDelta>,
     pub(super) tallies: QuickMap<(&'r TenantId, i64), Tally>,
     pub(super) backlog: QuickMap<DestinationId, i64>,
+    /// The attempts of each destination by the hour in which they began.
+    pub(super) attempt_hours: QuickMap<(DestinationId, i64), AttemptHour>,
     /// For each delivery: the index of its day in `days`, and its index among the deliveries of
     /// that day.
     places: QuickMap<DeliveryId, (usize, usize)>,
@@ -137,6 +142,9 @@ impl<'r> Fold<'r> {
     pub(super) fn settle(&mut self, commit: &'r Commit) {
         for DeliveryChange { before, delivery, attempt } in &commit.deliveries {
             self.count_change(delivery, movement(*before, delivery, attempt.as_ref()));
+            if let Some(attempt) = attempt {
+                self.count_attempt(delivery.destination, attempt);
+            }
             self.put(delivery, Some(*before), None, attempt.as_ref());
         }
         for DestinationChange { tenant, id, circuit, transitions } in &commit.destinations {
@@ -169,6 +177,14 @@ impl<'r> Fold<'r> {
         if let Some(at) = failed_at {
             self.tally(tenant, minute(at), |tally| tally.failed += 1);
         }
+    }
+
+    fn count_attempt(&mut self, destination: DestinationId, attempt: &Attempt) {
+        let hour = self.attempt_hours.entry((destination, hour_of(attempt.started_at)));
+        if matches!(hour, Entry::Vacant(_)) {
+            self.rows += 1;
+        }
+        hour.or_default().count(attempt);
     }
 
     fn tally(&mut self, tenant: &'r TenantId, minute: i64, change: impl FnOnce(&mut Tally)) {

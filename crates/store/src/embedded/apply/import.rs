@@ -42,6 +42,7 @@ impl Applier {
                 other @ (Item::Transition { .. }
                 | Item::Ledger { .. }
                 | Item::Tally { .. }
+                | Item::AttemptHour { .. }
                 | Item::Tenant(_)
                 | Item::Key(_)
                 | Item::Subscription(_)
@@ -88,7 +89,7 @@ fn taken_apart(whole: WholeEvent) -> (Acceptance, Vec<(DeliveryId, Attempt)>) {
     (acceptance, attempts)
 }
 
-/// Adds a transition, a ledger or a tally to the fold; other items are written elsewhere.
+/// Adds a transition, a ledger, a tally or an hour of attempts to the fold; other items are written elsewhere.
 fn count<'r>(fold: &mut Fold<'r>, item: &'r Item) {
     match item {
         Item::Transition { tenant, destination, transition, number: _ } => {
@@ -99,6 +100,9 @@ fn count<'r>(fold: &mut Fold<'r>, item: &'r Item) {
         }
         Item::Tally { tenant, minute, tally } => {
             fold.tallies.insert((tenant, *minute), *tally);
+        }
+        Item::AttemptHour { tenant: _, destination, hour, attempts } => {
+            fold.attempt_hours.insert((*destination, *hour), (**attempts).clone());
         }
         Item::Event(_)
         | Item::Tenant(_)
@@ -127,8 +131,10 @@ fn write(transaction: &Transaction<'_>, path: &Path, item: &Item) -> Result<(), 
         Item::Audit(entry) => audit::put(transaction, path, entry),
         Item::Document(document) => documents::write(transaction, path, document),
         Item::Replay(job) => rows::put_replay(transaction, job).at(path),
-        Item::Transition { .. } | Item::Event(_) | Item::Ledger { .. } | Item::Tally { .. } => {
-            Ok(())
-        }
+        Item::Transition { .. }
+        | Item::Event(_)
+        | Item::Ledger { .. }
+        | Item::Tally { .. }
+        | Item::AttemptHour { .. } => Ok(()),
     }
 }

@@ -261,6 +261,9 @@ pub(super) fn write_counters(
     for (destination, change) in &fold.backlog {
         rows::add_to_backlog(transaction, path, *destination, *change)?;
     }
+    for (place, attempts) in &fold.attempt_hours {
+        rows::add_to_attempt_hour(transaction, path, *place, attempts)?;
+    }
     Ok(())
 }
 

@@ -90,6 +90,9 @@ impl Configuration for EmbeddedStore {
                     let delete = format!("DELETE FROM {table} tenant = ?1");
                     transaction.execute(&delete, [id.as_str()]).at(path)?;
                 }
+                let delete = "DELETE FROM attempt_hours WHERE destination IN
+                    (SELECT id FROM destinations WHERE tenant = ?1)";
+                transaction.execute(delete, [id.as_str()]).at(path)?;
             }
             Ok(existed)
         })

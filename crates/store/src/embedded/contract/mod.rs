@@ -18,6 +18,7 @@ mod overview;
 pub(in crate::embedded) mod passes;
 pub(in crate::embedded) mod pending_ids;
 mod replays;
+mod statistics;
 mod unused_destinations;
 pub(in crate::embedded) mod upkeep;
 mod usage;

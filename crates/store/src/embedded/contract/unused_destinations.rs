@@ -83,7 +83,7 @@ pub(super) fn sweep(
     })
 }
 
-/// Removes a destination with its timeline, if it is unused since before `before`.
+/// Removes a destination with its timeline and statistics, if it is unused since before `before`.
 pub(super) fn remove(
     transaction: &Transaction<'_>,
     path: &Path,
@@ -100,7 +100,7 @@ pub(super) fn remove(
     if transaction.execute(&delete, values).at(path)? == 0 {
         return Ok(false);
     }
-    for table in ["transitions", "backlog"] {
+    for table in ["transitions", "backlog", "attempt_hours"] {
         let delete = format!("DELETE FROM {table} WHERE destination = ?1");
         transaction.execute(&delete, [bytes]).at(path)?;
     }

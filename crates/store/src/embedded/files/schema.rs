@@ -178,6 +178,14 @@ pub(in crate::embedded) const MAIN: &[&str] = &[
     );
     CREATE INDEX documents_open ON documents (kind) WHERE open = 1;
 ",
+    "
+    -- What the attempts of a destination came to, by the hour in which they began; see attempt_codec.rs.
+    CREATE TABLE attempt_hours (
+        destination BLOB NOT NULL, hour INTEGER NOT NULL, counts BLOB NOT NULL,
+        recent BLOB NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY (destination, hour)
+    ) WITHOUT ROWID;
+    CREATE INDEX attempt_hours_by_time ON attempt_hours (hour);
+",
 ];
 
 /// The first migration of a day's file.

@@ -128,6 +128,7 @@ fn count_main(connection: &Connection, path: &Path) -> Result<u64, StoreError> {
     let mut all = derived.map(|table| format!("(SELECT count(*) FROM {table})")).to_vec();
     all.push("(SELECT count(*) FROM replays)".into());
     all.push("(SELECT count(*) FROM documents)".into());
+    all.push("(SELECT count(*) FROM attempt_hours)".into());
     all.push("(SELECT count(*) FROM ledger WHERE accepted <> 0)".into());
     all.push(format!("(SELECT count(*) FROM tallies WHERE tenant <> '' AND {TALLIED})"));
     let sql = format!("SELECT {}", all.join(" + "));
@@ -194,6 +195,7 @@ impl Table<'_> {
             Part::Documents => self.documents(mark),
             Part::Ledgers => self.ledgers(after),
             Part::Tallies => self.tallies(mark),
+            Part::AttemptHours => self.attempt_hours(mark),
             // Events are in the files of the days, not in `main.db`.
             Part::Events => Ok(Batch { items: Vec::new(), next: None }),
         }
@@ -321,6 +323,26 @@ impl Table<'_> {
             let tally = Tally { accepted, delivered, failed, dead };
             let tenant: TenantId = reading.parse(0)?;
             Ok((format!("{tenant} {minute}"), Item::Tally { tenant, minute, tally }))
+        })
+    }
+
+    fn attempt_hours(&self, mark: Option<&str>) -> Result<Batch, StoreError> {
+        let (id, hour) = match mark {
+            None => (Vec::new(), i64::MIN),
+            Some(mark) => {
+                let [id, hour] = parts(self.path, mark)?;
+                (self.id_after(Some(&id))?, number(self.path, &hour)?)
+            }
+        };
+        let sql = "SELECT h.destination, h.hour, h.counts, h.recent, h.crc, d.tenant
+            FROM attempt_hours AS h JOIN destinations AS d ON d.id = h.destination
+            WHERE (h.destination, h.hour) > (?1, ?2) ORDER BY h.destination, h.hour";
+        self.rows("attempt_hours", sql, params![id, hour], |reading| {
+            let (hour, attempts) = rows::attempt_hour_of(reading)?;
+            let destination = reading.id(0, DestinationId::from_bytes)?;
+            let (tenant, attempts) = (reading.parse(5)?, Box::new(attempts));
+            let mark = format!("{} {hour}", hex::encode(destination.as_bytes()));
+            Ok((mark, Item::AttemptHour { tenant, destination, hour, attempts }))
         })
     }
 }

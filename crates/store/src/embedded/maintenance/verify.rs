@@ -70,6 +70,7 @@ fn verify_main(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     each(connection, path, "meta", &select("key, value, crc", "meta"), rows::meta_of)?;
     each(connection, path, "ledger", rows::LEDGER, rows::ledger_of)?;
     each(connection, path, "tallies", rows::TALLIES, rows::tally_of)?;
+    each(connection, path, "attempt_hours", rows::ATTEMPT_HOURS, rows::attempt_hour_of)?;
     each(connection, path, "days", rows::DAYS, rows::day_of)?;
     each(connection, path, "marks", rows::MARKS, rows::mark_of)?;
     let sql = select("destination, waiting, crc", "backlog");

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use postrider_domain::attempt::Attempt;
+use postrider_domain::attempt_tally::{AttemptHour, hour_of};
 use postrider_domain::circuit::{Circuit, Transition};
 use postrider_domain::delivery::{Delivery, StateName};
 use postrider_domain::ids::{DeliveryId, DestinationId, Shard, TenantId};
@@ -22,6 +23,7 @@ use super::delivery_columns::{DONE, OPEN, delivery, state_number};
 use super::error::for_everybody;
 use super::pool::{Refused, Scope, Step, Transaction};
 use super::rows::{self, get, json, uuid};
+use super::statistics::attempt_hour;
 use crate::error::StoreError;
 use crate::records::{Commit, DeliveryChange, DestinationChange, Epoch, ReplayJob, ShardLeases};
 
@@ -189,6 +191,8 @@ struct Found {
     open: HashMap<DeliveryId, (i16, i32)>,
     destinations: HashMap<(TenantId, DestinationId), StoredDestination>,
     replays: HashSet<(TenantId, Uuid)>,
+    /// The hours of destinations in which attempts began.
+    hours: HashMap<(DestinationId, i64), AttemptHour>,
     /// Deliveries whose stored state differs from the commit's `before`, in full.
     closer: HashMap<DeliveryId, Closer>,
 }
@@ -223,6 +227,9 @@ const STANDING: &str = "SELECT id, state, attempts FROM postrider.deliveries_ope
      WHERE id = ANY($1::uuid[])";
 const PLACES: &str = "SELECT tenant, id, circuit, transitions FROM postrider.destinations \
      WHERE id = ANY($1::uuid[])";
+const HOURS: &str = "SELECT a.destination, a.hour, a.counts, a.recent \
+     FROM unnest($1::uuid[], $2::bigint[]) AS wanted (id, hour) \
+     JOIN postrider.attempt_hours AS a ON a.destination = wanted.id AND a.hour = wanted.hour";
 const JOBS: &str = "SELECT tenant, id FROM postrider.replays \
      WHERE tenant = ANY($1::text[]) AND id = ANY($2::uuid[])";
 
@@ -242,6 +249,7 @@ async fn look(
     let ids: Vec<Uuid> = changes.map(|change| uuid(change.delivery.id.as_bytes())).collect();
     let places = commits.iter().flat_map(|commit| &commit.destinations);
     let place_ids: Vec<Uuid> = places.map(|change| uuid(change.id.as_bytes())).collect();
+    let (hour_ids, hours) = touched_hours(commits);
     let jobs = || commits.iter().filter_map(|commit| commit.replay.as_ref());
     let job_tenants: Vec<&str> = jobs().map(|job| job.tenant.as_str()).collect();
     let job_ids: Vec<Uuid> = jobs().map(|job| uuid(job.id.as_bytes())).collect();
@@ -250,9 +258,10 @@ async fn look(
         Step { sql: OWNED, params: vec![&node, &touched] },
         Step { sql: STANDING, params: vec![&ids] },
         Step { sql: PLACES, params: vec![&place_ids] },
+        Step { sql: HOURS, params: vec![&hour_ids, &hours] },
         Step { sql: JOBS, params: vec![&job_tenants, &job_ids] },
     ];
-    let steps = if job_ids.is_empty() { &steps[..4] } else { &steps[..] };
+    let steps = if job_ids.is_empty() { &steps[..5] } else { &steps[..] };
     let mut answers = transaction.query_all(steps).await?.into_iter();
     let mut next = || answers.next().unwrap_or_default();
     let lease_holds = !next().is_empty();
@@ -261,6 +270,7 @@ async fn look(
         open: HashMap::new(),
         destinations: HashMap::new(),
         replays: HashSet::new(),
+        hours: HashMap::new(),
         closer: HashMap::new(),
     };
     for row in next().iter().filter(|_| lease_holds) {
@@ -281,9 +291,24 @@ async fn look(
         found.destinations.insert((rows::parse(row, "tenant")?, id), place);
     }
     for row in &next() {
+        let id = DestinationId::from_bytes(rows::id(row, "destination")?);
+        found.hours.insert((id, get(row, "hour")?), attempt_hour(row)?);
+    }
+    for row in &next() {
         found.replays.insert((rows::parse(row, "tenant")?, get(row, "id")?));
     }
     Ok(found)
+}
+
+/// The destinations and hours of all attempts, each once.
+fn touched_hours(commits: &[&Commit]) -> (Vec<Uuid>, Vec<i64>) {
+    let changes = commits.iter().flat_map(|commit| &commit.deliveries);
+    let hour = |change: &DeliveryChange| {
+        let at = change.attempt.as_ref()?.started_at;
+        Some((uuid(change.delivery.destination.as_bytes()), hour_of(at)))
+    };
+    let touched: BTreeSet<(Uuid, i64)> = changes.filter_map(hour).collect();
+    touched.into_iter().unzip()
 }
 
 impl Found {

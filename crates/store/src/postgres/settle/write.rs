@@ -1,6 +1,10 @@
 //! The statements of a settlement's transaction.
 
+use std::collections::BTreeMap;
+
+use postrider_domain::attempt_tally::{AttemptHour, hour_of};
 use postrider_domain::delivery::StateName;
+use postrider_domain::ids::DestinationId;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
@@ -13,6 +17,7 @@ use crate::postgres::delivery_columns::{
 use crate::postgres::pool::{Refused, Step, Transaction};
 use crate::postgres::replays::state_number as job_state;
 use crate::postgres::rows::{AttemptColumns, ms, to_json, uuid};
+use crate::postgres::statistics::HourColumns;
 use crate::records::{Commit, DestinationChange, ReplayJob};
 
 /// The rows to be written, by statement.
@@ -31,6 +36,8 @@ pub(super) struct Plan<'a> {
     timeline: TimelineColumns<'a>,
     job: Option<&'a ReplayJob>,
     counts: Counts<'a>,
+    /// The hours in which attempts began, with these attempts.
+    hours: BTreeMap<(DestinationId, i64), (&'a str, AttemptHour)>,
     failure: Option<StoreError>,
 }
 
@@ -102,6 +109,11 @@ impl<'a> Plan<'a> {
             if let Some(attempt) = &change.attempt {
                 let pushed = self.attempts.push(delivery, attempt);
                 self.note(pushed);
+                let place = (delivery.destination, hour_of(attempt.started_at));
+                let stored = || found.hours.get(&place).cloned().unwrap_or_default();
+                let hour = self.hours.entry(place);
+                let hour = hour.or_insert_with(|| (delivery.tenant.as_str(), stored()));
+                hour.1.count(attempt);
             }
         }
         for n in &fresh.destinations {
@@ -155,9 +167,10 @@ impl<'a> Plan<'a> {
             return Err(Refused::Other(error));
         }
         let (ledger, tallies) = std::mem::take(&mut self.counts).columns();
+        let hours = HourColumns::of(std::mem::take(&mut self.hours));
         let job = self.job.map(JobColumns::of);
         let Plan { moved, ended, revived, amended, attempts, places, timeline, .. } = &self;
-        let all: [(bool, &str, Vec<&(dyn ToSql + Sync)>); 12] = [
+        let all: [(bool, &str, Vec<&(dyn ToSql + Sync)>); 13] = [
             (moved.is_empty(), &UPDATE_OPEN, moved.open()),
             (ended.is_empty(), DELETE_OPEN, ended.ids()),
             (ended.is_empty(), &INSERT_DONE, ended.done()),
@@ -170,6 +183,7 @@ impl<'a> Plan<'a> {
             (job.is_none(), ADVANCE_JOB, job.iter().flat_map(JobColumns::all).collect()),
             (ledger.is_empty(), LedgerColumns::SQL, ledger.all()),
             (tallies.is_empty(), TallyColumns::SQL, tallies.all()),
+            (hours.is_empty(), HourColumns::SQL, hours.all()),
         ];
         let wanted = all.into_iter().filter(|(is_empty, ..)| !is_empty);
         let steps: Vec<Step<'_>> = wanted.map(|(_, sql, params)| Step { sql, params }).collect();

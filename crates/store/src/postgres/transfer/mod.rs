@@ -29,6 +29,9 @@ const COUNT: &str = "SELECT \
      + (SELECT count(*) FROM postrider.audit) \
      + (SELECT count(*) FROM postrider.documents) \
      + (SELECT count(*) FROM postrider.replays) \
+     + (SELECT count(*) FROM postrider.attempt_hours AS h WHERE EXISTS ( \
+        SELECT 1 FROM postrider.destinations AS d \
+        WHERE d.id = h.destination AND d.tenant = h.tenant)) \
      + (SELECT count(DISTINCT tenant) FROM (SELECT tenant FROM postrider.ledgers UNION ALL \
         SELECT tenant FROM postrider.ledger_deltas) AS l) \
      + (SELECT count(DISTINCT (tenant, minute)) FROM (SELECT tenant, minute \

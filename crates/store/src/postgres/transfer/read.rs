@@ -16,6 +16,7 @@ use super::super::error::corrupt;
 use super::super::pool::{Params, Scope};
 use super::super::replays::job;
 use super::super::rows::{self, ATTEMPT, count, get, json, parse, unsigned, uuid};
+use super::super::statistics::attempt_hour;
 use crate::error::StoreError;
 use crate::records::{EventRecord, Tally};
 use crate::transfer::{BYTES_MAX, Batch, Item, Part, WholeEvent};
@@ -96,6 +97,7 @@ impl PostgresStore {
             Part::Events => self.whole_events(mark, records_max).await,
             Part::Ledgers => self.ledgers(mark.unwrap_or(""), most).await,
             Part::Tallies => self.minutes(mark, most).await,
+            Part::AttemptHours => self.hours(mark, most).await,
         }
     }
 
@@ -248,6 +250,31 @@ impl PostgresStore {
             };
             let (tenant, minute): (TenantId, i64) = (parse(row, "tenant")?, get(row, "minute")?);
             Ok((format!("{tenant} {minute}"), Item::Tally { tenant, minute, tally }))
+        })
+    }
+
+    /// Reads hours of attempts. A node of an earlier version may have removed a destination without its hours: those are
+    /// left out.
+    async fn hours(&self, mark: Option<&str>, most: i64) -> Result<Batch, StoreError> {
+        let (id, hour) = match mark {
+            None => (Uuid::nil(), i64::MIN),
+            Some(mark) => {
+                let [id, hour] = parts(mark)?;
+                (id.parse().map_err(|_| no_place())?, number(hour)?)
+            }
+        };
+        let sql = "SELECT h.* FROM postrider.attempt_hours AS h \
+                   WHERE (h.destination, h.hour) > ($1, $2) \
+                   AND EXISTS (SELECT 1 FROM postrider.destinations AS d \
+                               WHERE d.id = h.destination AND d.tenant = h.tenant) \
+                   ORDER BY h.destination, h.hour LIMIT $3";
+        let found = self.rows(sql, &[&id, &hour, &most]).await?;
+        page(&found, most, |row| {
+            let (id, hour): (Uuid, i64) = (get(row, "destination")?, get(row, "hour")?);
+            let (tenant, attempts) = (parse(row, "tenant")?, Box::new(attempt_hour(row)?));
+            let destination = DestinationId::from_bytes(id.into_bytes());
+            let item = Item::AttemptHour { tenant, destination, hour, attempts };
+            Ok((format!("{id} {hour}"), item))
         })
     }
 

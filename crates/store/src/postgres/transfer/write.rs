@@ -20,6 +20,7 @@ use super::super::pool::{Refused, Scope, Step};
 use super::super::replays::{filter_text, state_number as job_state};
 use super::super::rows::{AttemptColumns, ms, shard, to_json, uuid};
 use super::super::settle::INSERT_ATTEMPTS;
+use crate::attempt_codec::{encode_recent, encode_tally};
 use crate::audit::AuditEntry;
 use crate::error::StoreError;
 use crate::records::{
@@ -154,6 +155,16 @@ fn row<'a>(item: &'a Item, rows: &mut Rows, events: &mut Events<'a>) -> Result<(
                 "dead": tally.dead,
             });
             (insert!("tallies"), row)
+        }
+        Item::AttemptHour { tenant, destination, hour, attempts } => {
+            let row = json!({
+                "tenant": tenant.as_str(),
+                "destination": uuid(destination.as_bytes()).to_string(),
+                "hour": hour,
+                "counts": hex(&encode_tally(&attempts.tally)),
+                "recent": hex(&encode_recent(*hour, &attempts.recent)),
+            });
+            (insert!("attempt_hours"), row)
         }
     };
     rows.entry(sql).or_default().push(row);

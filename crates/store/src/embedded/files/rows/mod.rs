@@ -4,6 +4,7 @@
 //! the row's bytes: a read returns the value that was written, or an error that names the file and
 //! the row.
 
+mod attempt_hours;
 mod counters;
 mod day;
 pub(in crate::embedded) mod delivery;
@@ -18,6 +19,9 @@ use rusqlite::{Connection, Params, Row};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub(in crate::embedded) use self::attempt_hours::{
+    ATTEMPT_HOURS, add_to_attempt_hour, attempt_hour_of,
+};
 pub(in crate::embedded) use self::counters::{
     DAYS, LEDGER, MARKS, TALLIES, add_to_backlog, add_to_day, add_to_ledger, add_to_tally,
     backlog_of, day_of, ledger_of, mark_of, meta, meta_of, put_mark, put_meta, tally_of,
