@@ -1,7 +1,7 @@
 //! `cargo xtask ci`: runs all checks, one after the other, and prints a summary.
 //!
-//! A step that fails does not stop the others, so that one run shows everything that is broken. If
-//! the build fails, the tests are skipped.
+//! A step that fails does not stop the others, so that one run shows everything that is broken; the
+//! summary repeats its last lines. If the build fails, the tests are skipped.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,7 +12,7 @@ use anyhow::{Result, bail};
 use crate::process::{command, exists, run as run_command, run_and_listen};
 use crate::{
     budget, clients, dashboard, deny, dist, docs_check, generators, install, planted, previous,
-    reference, references, tidy,
+    process, reference, references, tidy,
 };
 
 /// Test binaries that start servers, kill processes or run simulations: the quick form skips them.
@@ -29,6 +29,7 @@ const SLOW_BINARIES: [&str; 8] = [
 
 /// Runs all steps, or with `--quick` those that take a few minutes.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
+    process::record();
     match arguments {
         [] => run_all(root),
         [flag] if flag == "--quick" => run_quick(root),
@@ -185,7 +186,7 @@ fn once(result: Result<()>) -> Count {
     match result {
         Ok(()) => Count { passed: 1, failed: 0 },
         Err(error) => {
-            println!("error: {error:#}");
+            process::say(&format!("error: {error:#}"));
             Count { passed: 0, failed: 1 }
         }
     }
@@ -264,8 +265,15 @@ struct StepResult {
 }
 
 enum Became {
-    Done { count: Count, took: Duration },
-    Skipped { reason: &'static str },
+    /// `last` has the last lines that a failed step printed.
+    Done {
+        count: Count,
+        took: Duration,
+        last: Vec<String>,
+    },
+    Skipped {
+        reason: &'static str,
+    },
 }
 
 impl Report {
@@ -274,8 +282,11 @@ impl Report {
     fn step(&mut self, step: &'static str, work: impl FnOnce() -> Count) -> bool {
         println!("\n== {step}");
         let started = Instant::now();
+        drop(process::take_recorded());
         let count = work();
-        let became = Became::Done { count, took: started.elapsed() };
+        let printed = process::take_recorded();
+        let last = if count.failed > 0 { printed } else { Vec::new() };
+        let became = Became::Done { count, took: started.elapsed(), last };
         self.results.push(StepResult { step, became });
         count.failed == 0
     }
@@ -295,8 +306,15 @@ impl Report {
         total
     }
 
-    /// Prints the summary; an error if a step failed.
+    /// Prints the last lines of each failed step, then the summary; an error if a step failed.
     fn end(&self) -> Result<()> {
+        for StepResult { step, became } in &self.results {
+            if let Became::Done { last, .. } = became
+                && !last.is_empty()
+            {
+                println!("\n== the end of \"{step}\", which failed:\n{}", last.join("\n"));
+            }
+        }
         println!("\n{}", self.summary());
         if self.failed() > 0 {
             bail!("CI failed");
@@ -315,7 +333,7 @@ impl Report {
         for StepResult { step, became } in &self.results {
             text += &match became {
                 Became::Skipped { reason } => format!("{step:<18} skipped  ({reason})\n"),
-                Became::Done { count, took } => {
+                Became::Done { count, took, .. } => {
                     let verdict = if count.failed == 0 { "passed" } else { "FAILED" };
                     let tests = match (count.passed, count.failed) {
                         (1, 0) | (0, 1) => String::new(),

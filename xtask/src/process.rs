@@ -1,8 +1,10 @@
 //! Runs other programs: prints the command, runs it, and turns a failure into an error.
 
+use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use anyhow::{Context, Result, bail};
@@ -29,8 +31,53 @@ pub(crate) fn shown(command: &Command) -> String {
     text
 }
 
+/// How many lines of a failed step the summary of CI repeats.
+const LAST_LINES: usize = 60;
+
+/// The last lines that programs printed, while CI records them.
+static LAST: Mutex<Option<VecDeque<String>>> = Mutex::new(None);
+
+/// Starts to record the last lines that programs print. Output then passes through a pipe, so that
+/// programs print it without colours.
+pub(crate) fn record() {
+    *LAST.lock().unwrap_or_else(PoisonError::into_inner) = Some(VecDeque::new());
+}
+
+/// Takes the recorded lines.
+pub(crate) fn take_recorded() -> Vec<String> {
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    last.as_mut().map(|lines| lines.drain(..).collect()).unwrap_or_default()
+}
+
+fn is_recording() -> bool {
+    LAST.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+}
+
+/// Prints and records a line.
+pub(crate) fn say(line: &str) {
+    println!("{line}");
+    remember(line);
+}
+
+/// Records a line, in place of the oldest.
+fn remember(line: &str) {
+    if let Some(lines) = LAST.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+        if lines.len() >= LAST_LINES {
+            lines.pop_front();
+        }
+        lines.push_back(line.to_owned());
+    }
+}
+
 /// Runs the command; its output is shown.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
+    if is_recording() {
+        let (succeeded, _) = run_and_listen(command)?;
+        if !succeeded {
+            bail!("`{}` failed", shown(command));
+        }
+        return Ok(());
+    }
     println!("$ {}", shown(command));
     let status = command.status().with_context(|| cannot_start(command))?;
     if !status.success() {
@@ -52,7 +99,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
 /// Runs the command and shows its output; returns a copy of the output, and whether it succeeded,
 /// because the output of a failure may matter.
 pub(crate) fn run_and_listen(command: &mut Command) -> Result<(bool, String)> {
-    println!("$ {}", shown(command));
+    say(&format!("$ {}", shown(command)));
     let mut child = command
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -66,12 +113,13 @@ pub(crate) fn run_and_listen(command: &mut Command) -> Result<(bool, String)> {
     Ok((child.wait()?.success(), heard))
 }
 
-/// Prints every line as it comes, and returns a copy of all of them.
+/// Prints and records every line as it comes, and returns a copy of all of them.
 fn echo(from: impl Read, show: impl Fn(&str)) -> String {
     let mut all = String::new();
     for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
         let line = String::from_utf8_lossy(&line);
         show(&line);
+        remember(&line);
         all += &line;
         all.push('\n');
     }

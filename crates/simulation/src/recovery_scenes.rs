@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 
 use crate::coverage::Cover;
-use crate::edges::{HOUR, MINUTE, OK, Stage, crashed};
+use crate::edges::{FAIL, HOUR, MINUTE, OK, Stage, crashed};
 use crate::oracle::Stand;
 use crate::oracle::circuit::State;
 use crate::oracle::rules::{RETRIES, Rules, due};
@@ -26,6 +26,8 @@ pub(crate) fn bulk_retry() -> Result<Outcome> {
     stage.pass(9 * MINUTE)?;
     met(&stage, Cover::RetryBulk)?;
     met(&stage, Cover::WishLapsed)?;
+    // The next probe is another delivery's turn: what was asked for is not asked for any more.
+    stage.pass(10 * MINUTE)?;
     stage.world.receivers.set(stage.id, OK);
     stage.world.retry_many(stage.id, &mut chance).map_err(crashed)?;
     stage.pass(12 * MINUTE)?;
@@ -36,6 +38,22 @@ pub(crate) fn bulk_retry() -> Result<Outcome> {
         stage.world.retry_many(stage.id, &mut chance).map_err(crashed)?;
     }
     met(&stage, Cover::RetryBulkRefused)?;
+    stage.end()
+}
+
+pub(crate) fn bulk_retry_crash() -> Result<Outcome> {
+    let mut stage = Stage::new(Rules { grace: 1_000, consecutive: 1_000, ..Rules::SMALL })?;
+    stage.send(FAIL, 30)?;
+    // The first slots are four minutes after acceptance, and the job needs six seconds.
+    let sent = stage.attempts();
+    stage.world.retry_all(stage.id, 5).map_err(crashed)?;
+    stage.pass(3_000)?;
+    let before = stage.attempts() - sent;
+    ensure!((1..30).contains(&before), "{before} of 30 were sent before the crash");
+    stage.world.crash(0)?;
+    stage.pass(MINUTE)?;
+    let all = stage.attempts() - sent;
+    ensure!(all == 30, "{all} attempts of 30 deliveries, each of which was asked for once");
     stage.end()
 }
 

@@ -17,13 +17,13 @@ use crate::policy_scenes::{
     changed_while_waiting, limits_cut, own_deadline, own_offsets, own_schedule_not_admitted,
     shared_url,
 };
-use crate::recovery_scenes::{bulk_retry, drain_by_hand, weekend, weekend_crash};
+use crate::recovery_scenes::{bulk_retry, bulk_retry_crash, drain_by_hand, weekend, weekend_crash};
 use crate::world::life::Outcome;
 use crate::world::receivers::Mood;
 use crate::world::{Nature, Pace};
 
 /// All scenes.
-pub const SCENES: [Edge; 32] = [
+pub const SCENES: [Edge; 33] = [
     ("a probe that a crash took is made again ten minutes after it was sent", probe_lost),
     ("where none waits, the next one that arrives is the probe", probe_of_arrival),
     ("what does not fit into the lanes is sent all the same", overflow),
@@ -39,6 +39,7 @@ pub const SCENES: [Edge; 32] = [
     ("a drain that a crash interrupted begins anew", drain_again),
     ("a failure stops the ramp of a drain", drain_stops),
     ("what waits is sent now, in bulk, and not past the circuit", bulk_retry),
+    ("a bulk retry that a crash interrupted asks for each once", bulk_retry_crash),
     ("a destination that is enabled with a drain sends what waits", drain_by_hand),
     ("what died over a weekend is replayed when the receiver is back", weekend),
     ("the replay of what died is not lost in a crash", weekend_crash),

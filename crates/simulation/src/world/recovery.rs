@@ -21,20 +21,11 @@ impl World {
     /// Somebody has everything that waits attempted now: at one destination, or of a whole tenant.
     pub fn retry_many(&mut self, id: DestinationId, chance: &mut Random) -> Result<(), Crashed> {
         let Some(tenant) = self.tenant_of(id) else { return Ok(()) };
-        {
-            let mut oracle = self.oracle();
-            oracle.bulk_replay = true;
-            oracle.note("bulk retry", None, Some(id), 0);
-        }
-        let filter = DeliveryFilter {
-            state: Some(StateName::Waiting),
-            destination: chance.chance(600).then_some(id),
-            ..DeliveryFilter::default()
-        };
+        let at = chance.chance(600).then_some(id);
         let per_second = chance.chance(500).then_some(5);
         let pauses = chance.chance(300);
+        let wish = self.wish_for_waiting(id, at, per_second);
         let done = self.inside(|engine| async move {
-            let wish = NewReplay { filter, per_second, id: None };
             let job = engine.start_replay(&tenant, wish).await?;
             if pauses {
                 crate::clock::pause(300).await;
@@ -48,6 +39,31 @@ impl World {
             self.oracle().coverage.hit(Cover::RetryBulkRefused);
         }
         Ok(())
+    }
+
+    /// The same for one destination, at a rate, and without pauses.
+    pub fn retry_all(&mut self, id: DestinationId, per_second: u32) -> Result<(), Crashed> {
+        let Some(tenant) = self.tenant_of(id) else { return Ok(()) };
+        let wish = self.wish_for_waiting(id, Some(id), Some(per_second));
+        self.inside(|engine| async move { engine.start_replay(&tenant, wish).await })?;
+        Ok(())
+    }
+
+    fn wish_for_waiting(
+        &mut self,
+        asked_at: DestinationId,
+        only: Option<DestinationId>,
+        per_second: Option<u32>,
+    ) -> NewReplay {
+        let mut oracle = self.oracle();
+        oracle.bulk_replay = true;
+        oracle.note("bulk retry", None, Some(asked_at), 0);
+        let filter = DeliveryFilter {
+            state: Some(StateName::Waiting),
+            destination: only,
+            ..DeliveryFilter::default()
+        };
+        NewReplay { filter, per_second, id: None }
     }
 
     /// Somebody enables a destination and has what waits drained, what died replayed, or both.
