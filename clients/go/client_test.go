@@ -240,6 +240,9 @@ func TestDestinationsAreListedFrozenEnabledAndTellTheirTimeline(t *testing.T) {
 	equal(t, len(must(client.Destinations.List(ctx, postrider.DestinationQuery{}).Collect(-1))(t)), 1)
 	timeline := must(client.Destinations.Timeline(ctx, id).Collect(-1))(t)
 	equal(t, fmt.Sprintln(len(timeline), timeline[0].From, timeline[0].To), "2 frozen enabled\n")
+	stats := must(client.Destinations.Stats(ctx, id, 2))(t)
+	equal(t, fmt.Sprintln(len(stats.Hours), stats.Total.Attempts, stats.Total.SuccessRate == nil), "2 0 true\n")
+	equal(t, must(client.Destinations.Figures(ctx, []string{id}))(t)[0].DestinationID, id)
 }
 
 func TestTenantsAndKeysAreMadeAndRemoved(t *testing.T) {

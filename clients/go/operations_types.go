@@ -143,6 +143,72 @@ type DestinationSummary struct {
 	Frozen   int64 `json:"frozen"`
 }
 
+// AttemptCounts: attempts of a destination.
+type AttemptCounts struct {
+	Attempts  int64 `json:"attempts"`
+	Delivered int64 `json:"delivered"`
+	// Failed: attempts that failed by the destination's fault, or by the network's on the way to it.
+	Failed int64 `json:"failed"`
+	// OwnFaults: attempts that failed by a fault of the server, which do not count against the destination.
+	OwnFaults int64 `json:"own_faults"`
+	// P50Ms: the response time that half of the answered attempts did not exceed; nil without any. It may be off by
+	// a fifth.
+	P50Ms *int64 `json:"p50_ms"`
+	// P99Ms: the response time that 99 of 100 answered attempts did not exceed.
+	P99Ms *int64 `json:"p99_ms"`
+	// SuccessRate: the share of Delivered in Delivered and Failed; nil without any.
+	SuccessRate *float64 `json:"success_rate"`
+}
+
+// HourOfAttempts: the attempts that began in one hour.
+type HourOfAttempts struct {
+	AttemptCounts
+	// At: the start of the hour.
+	At time.Time `json:"at"`
+}
+
+// FailureCount: a class of failures.
+type FailureCount struct {
+	// Class: `status_5xx`, `refused`, `timeout_response` and so on.
+	Class string `json:"class"`
+	Count int64  `json:"count"`
+}
+
+// RecentAttempt: one of the last attempts.
+type RecentAttempt struct {
+	// Class: `delivered`, or the class of the failure.
+	Class      string    `json:"class"`
+	DurationMs int64     `json:"duration_ms"`
+	StartedAt  time.Time `json:"started_at"`
+	// Status: the status of the response; nil if there was none.
+	Status *int `json:"status"`
+}
+
+// DestinationFigures: what the attempts of a destination came to lately.
+type DestinationFigures struct {
+	DestinationID string `json:"destination_id"`
+	// Last24Hours: the current hour and the 23 before it.
+	Last24Hours AttemptCounts `json:"last_24_hours"`
+	// Last7Days: the current hour and the 167 before it.
+	Last7Days AttemptCounts `json:"last_7_days"`
+	// Recent: the last 30 attempts of the last eight days, oldest first.
+	Recent []RecentAttempt `json:"recent"`
+}
+
+// DestinationStats: statistics of one destination.
+type DestinationStats struct {
+	// Failures: how attempts failed in these hours, most frequent first.
+	Failures []FailureCount `json:"failures"`
+	// Figures: the figures that lists show.
+	Figures DestinationFigures `json:"figures"`
+	// Hours: one entry for each hour, oldest first; the last one is the current hour, so far.
+	Hours []HourOfAttempts `json:"hours"`
+	Since time.Time        `json:"since"`
+	// Total: all of these hours together.
+	Total AttemptCounts `json:"total"`
+	Until time.Time     `json:"until"`
+}
+
 // SentRequest: A request to a receiver. Its secrets are masked.
 type SentRequest struct {
 	// Body: the body as text; what is not UTF-8 is replaced.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -300,9 +301,20 @@ func (r *Destinations) Summary(ctx context.Context) (*DestinationSummary, error)
 	return get[DestinationSummary](ctx, r.api, path("destinations", "summary"), nil)
 }
 
+// Figures gives the figures of at most 100 destinations, in the order of ids; all zero for one that does not exist.
+func (r *Destinations) Figures(ctx context.Context, ids []string) ([]DestinationFigures, error) {
+	values := query("ids", strings.Join(ids, ","))
+	return all[DestinationFigures](get[Page[DestinationFigures]](ctx, r.api, path("destinations", "stats"), values))
+}
+
 // Get gives one destination.
 func (r *Destinations) Get(ctx context.Context, id string) (*Destination, error) {
 	return get[Destination](ctx, r.api, path("destinations", id), nil)
+}
+
+// Stats gives the attempts of a destination by the hour, for the last hours, at most 168; 24 where hours is 0.
+func (r *Destinations) Stats(ctx context.Context, id string, hours int) (*DestinationStats, error) {
+	return get[DestinationStats](ctx, r.api, path("destinations", id, "stats"), query("hours", hours))
 }
 
 // Timeline lists every change of a destination's state, newest first, with the evidence.

@@ -133,6 +133,8 @@ func callDeliveries(ctx context.Context, t *testing.T, c *postrider.Client) {
 	ok[*postrider.Delivery](t)(c.Deliveries.Cancel(ctx, "d"))
 	collected(t, c.Destinations.List(ctx, postrider.DestinationQuery{State: postrider.Frozen, Q: "q"}))
 	ok[*postrider.DestinationSummary](t)(c.Destinations.Summary(ctx))
+	ok[[]postrider.DestinationFigures](t)(c.Destinations.Figures(ctx, []string{"d", "e"}))
+	ok[*postrider.DestinationStats](t)(c.Destinations.Stats(ctx, "d", 1))
 	ok[*postrider.Destination](t)(c.Destinations.Get(ctx, "d"))
 	collected(t, c.Destinations.Timeline(ctx, "d"))
 	ok[*postrider.Destination](t)(c.Destinations.EnableWith(ctx, "d", postrider.Enabling{Reason: "r", Waiting: "drain", DeadSince: at}))

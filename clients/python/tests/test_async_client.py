@@ -206,6 +206,9 @@ async def test_destinations_are_listed_frozen_enabled_and_tell_their_timeline(po
         assert [one.id for one in await client.destinations.list().to_list()] == [id]
         timeline = await client.destinations.timeline(id).to_list()
         assert [(entry.from_, entry.to) for entry in timeline] == [("frozen", "enabled"), ("enabled", "frozen")]
+        stats = await client.destinations.stats(id, hours=2)
+        assert (len(stats.hours), stats.total.success_rate, stats.figures.recent) == (2, None, [])
+        assert [one.destination_id for one in await client.destinations.figures([id])] == [id]
 
 
 async def test_tenants_and_keys_are_made_and_removed(postrider_server: Server) -> None:

@@ -83,6 +83,8 @@ async def call_deliveries(client: AsyncClient) -> list[Any]:
         await client.deliveries.cancel("d"),
         await client.destinations.list(state="frozen", q="q").to_list(),
         await client.destinations.summary(),
+        await client.destinations.figures(["d", "e"]),
+        await client.destinations.stats("d", hours=1),
         await client.destinations.get("d"),
         await client.destinations.timeline("d").to_list(),
         await client.destinations.enable("d", reason="r", waiting="drain", dead_since=AT),

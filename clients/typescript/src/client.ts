@@ -4,8 +4,8 @@ import { Alerts, Erasures, EventTypes, Operations, PortalLinks } from "./operati
 import { follow, type StreamOptions } from "./stream.js";
 import { Transport, type Call, type CallOptions, type ClientOptions } from "./transport.js";
 import type {
-  Attempt, AuditEntry, Delivery, DeliveryDetail, DeliveryState, Destination, DestinationState, DestinationSummary,
-  Enable, EventAccepted, EventDetail, EventSummary, Explanation, Filter, FilterTrial, FilterTrialAnswer, FilterVerdict,
+  Attempt, AuditEntry, Delivery, DeliveryDetail, DeliveryState, Destination, DestinationFigures, DestinationState,
+  DestinationStats, DestinationSummary, Enable, EventAccepted, EventDetail, EventSummary, Explanation, Filter, FilterTrial, FilterTrialAnswer, FilterVerdict,
   Key, KeyCreated, Ledger, Limit, Match, NewEvent, NewKey, NewReplay, NewSubscription, NewTenant, Policy, RateLimit,
   Replay, SentRequest, Simulation, SimulationAnswer, Stats, StreamEvent, Subscription, SubscriptionChange,
   SubscriptionWithSecret, Tenant, TenantChange, TestOutcome, Time, Transition,
@@ -243,8 +243,17 @@ export class Destinations {
   summary(options?: CallOptions): Promise<DestinationSummary> {
     return this.#api.get("/v1/destinations/summary", options);
   }
+  /** The figures of at most 100 destinations, in the order of their identifiers; all zero for one that does not exist. */
+  async figures(ids: string[], options?: CallOptions): Promise<DestinationFigures[]> {
+    const query = { ids: ids.join(",") };
+    return (await this.#api.get<{ data: DestinationFigures[] }>("/v1/destinations/stats", options, query)).data;
+  }
   get(id: string, options?: CallOptions): Promise<Destination> {
     return this.#api.get(`/v1/destinations/${part(id)}`, options);
+  }
+  /** Its attempts by the hour: the last 24 hours, or up to 168. */
+  stats(id: string, query: { hours?: number } = {}, options?: CallOptions): Promise<DestinationStats> {
+    return this.#api.get(`/v1/destinations/${part(id)}/stats`, options, query);
   }
   /** Every change of its state, with the evidence. */
   timeline(id: string, options?: ListOptions): List<Transition> {

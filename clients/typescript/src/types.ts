@@ -103,6 +103,10 @@ export type SentRequest = Schemas["SentRequest"];
 export type Destination = Schemas["Destination"];
 export type DestinationState = Schemas["DestinationState"];
 export type DestinationSummary = Schemas["DestinationSummary"];
+/** What the attempts of a destination came to lately. */
+export type DestinationFigures = Schemas["DestinationFigures"];
+/** The attempts of a destination by the hour. */
+export type DestinationStats = Schemas["DestinationStats"];
 export type Transition = Omit<Schemas["Transition"], "evidence"> & { evidence: { [key: string]: unknown } };
 
 export type Replay = Schemas["Replay"];

@@ -181,6 +181,10 @@ test("destinations are listed, frozen, enabled, and tell their timeline", async 
   assert.equal((await client.destinations.list().toArray()).length, 1);
   const timeline = await client.destinations.timeline(destination_id).toArray();
   assert.deepEqual(timeline.map(({ to }) => to), ["enabled", "frozen"]);
+  const stats = await client.destinations.stats(destination_id, { hours: 2 });
+  assert.deepEqual([stats.hours.length, stats.total.success_rate, stats.figures.recent.length], [2, null, 0]);
+  const figures = await client.destinations.figures([destination_id]);
+  assert.deepEqual(figures.map(({ destination_id: id }) => id), [destination_id]);
 });
 
 test("a subscription with a uid is created once, with a policy of its own", async () => {

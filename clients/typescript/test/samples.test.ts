@@ -45,6 +45,7 @@ async function callEverything(api: Client, form: string): Promise<unknown[]> {
     await api.deliveries.explain("d"), await api.deliveries.retry("d"), await api.deliveries.replay("d"),
     await api.deliveries.cancel("d"),
     await api.destinations.list({ state: "frozen", q: "q" }).toArray(), await api.destinations.summary(),
+    await api.destinations.figures(["d", "e"]), await api.destinations.stats("d", { hours: 1 }),
     await api.destinations.get("d"), await api.destinations.timeline("d").toArray(),
     await api.destinations.enable("d", { reason: "r", waiting: "drain", dead_since: time }),
     await api.destinations.freeze("d", "r"),

@@ -56,10 +56,9 @@ export const api = {
   destinationSummary: (signal?: AbortSignal) =>
     get<T.DestinationSummary>('/v1/destinations/summary', {}, signal),
   destination: (id: string, signal?: AbortSignal) => told(client.destinations.get(id, until(signal))),
-  figures: (ids: string[], signal?: AbortSignal) =>
-    get<{ data: T.DestinationFigures[] }>('/v1/destinations/stats', { ids: ids.join(',') }, signal),
+  figures: (ids: string[], signal?: AbortSignal) => told(client.destinations.figures(ids, until(signal))),
   destinationStats: (id: string, hours: number, signal?: AbortSignal) =>
-    get<T.DestinationStats>(at('destinations', id, '/stats'), { hours }, signal),
+    told(client.destinations.stats(id, { hours }, until(signal))),
   timeline: (id: string, where: Page, signal?: AbortSignal) =>
     page<T.Transition>((options) => client.destinations.timeline(id, options), where, signal),
   enable: (id: string, why: Enable) => told(client.destinations.enable(id, why)),

@@ -16,7 +16,7 @@ export class Figures {
 
   constructor() {
     const read = new Resource(
-      async (signal) => (this.#ids.length > 0 ? (await api.figures(this.#ids, signal)).data : []),
+      async (signal) => (this.#ids.length > 0 ? api.figures(this.#ids, signal) : []),
       { every: 10_000, depends: () => this.#ids },
     );
     $effect(() => {

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import List, Literal
 
 from . import _core as core
 from ._async_api import AsyncApi, AsyncPages
@@ -13,7 +14,9 @@ from .models import (
     DeliveryDetail,
     DeliveryState,
     Destination,
+    DestinationFigures,
     DestinationState,
+    DestinationStats,
     DestinationSummary,
     Explanation,
     Replay,
@@ -99,8 +102,16 @@ class AsyncDestinations:
         """How many there are in each state."""
         return await self._api.fetch(DestinationSummary, get("/v1/destinations/summary"))
 
+    async def figures(self, ids: Sequence[str]) -> List[DestinationFigures]:
+        """The figures of at most 100 destinations, in the order of ``ids``; all zero for one that does not exist."""
+        return await self._api.fetch_all(DestinationFigures, get("/v1/destinations/stats", ids=",".join(ids)))
+
     async def get(self, id: str) -> Destination:
         return await self._api.fetch(Destination, get(f"/v1/destinations/{part(id)}"))
+
+    async def stats(self, id: str, *, hours: int | None = None) -> DestinationStats:
+        """Its attempts by the hour: the last 24 hours, or up to 168."""
+        return await self._api.fetch(DestinationStats, get(f"/v1/destinations/{part(id)}/stats", hours=hours))
 
     def timeline(self, id: str, *, page_size: int | None = None) -> AsyncPages[Transition]:
         """Every change of its state, with the evidence."""

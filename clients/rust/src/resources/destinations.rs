@@ -3,12 +3,16 @@
 use serde::Serialize;
 use serde_json::json;
 
+use super::operations::Data;
 use super::{get, post_json};
 use crate::call::{Call, path};
 use crate::client::Client;
 use crate::error::Error;
 use crate::list::List;
-use crate::types::{Destination, DestinationState, DestinationSummary, Enable, Transition};
+use crate::types::{
+    Destination, DestinationFigures, DestinationState, DestinationStats, DestinationSummary,
+    Enable, Transition,
+};
 
 /// Destinations: URLs with their circuits.
 #[derive(Clone, Copy)]
@@ -39,12 +43,35 @@ impl Destinations<'_> {
         get(self.client, &["destinations", "summary"]).await
     }
 
+    /// The figures of at most 100 destinations, in the order of `ids`; all zero for one that does
+    /// not exist.
+    ///
+    /// # Errors
+    /// As every call.
+    pub async fn figures<I: AsRef<str>>(
+        &self,
+        ids: &[I],
+    ) -> Result<Vec<DestinationFigures>, Error> {
+        let ids = ids.iter().map(AsRef::as_ref).collect::<Vec<_>>().join(",");
+        let call = Call::get(path(&["destinations", "stats"])?).fields(&json!({ "ids": ids }));
+        Ok(self.client.call::<Data<DestinationFigures>>(&call).await?.data)
+    }
+
     /// One destination.
     ///
     /// # Errors
     /// As every call.
     pub async fn get(&self, id: &str) -> Result<Destination, Error> {
         get(self.client, &["destinations", id]).await
+    }
+
+    /// Its attempts by the hour, for the last hours, at most 168; 24 by default.
+    ///
+    /// # Errors
+    /// As every call.
+    pub async fn stats(&self, id: &str, hours: Option<u32>) -> Result<DestinationStats, Error> {
+        let call = Call::get(path(&["destinations", id, "stats"])?);
+        self.client.call(&call.fields(&json!({ "hours": hours }))).await
     }
 
     /// Every change of its state, newest first, with the evidence.

@@ -147,6 +147,8 @@ fn answers_of_this_an_older_and_a_newer_server_are_read() {
     check::<SimulationAnswer>("SimulationAnswer");
     check::<SentRequest>("SentRequest");
     check::<DestinationSummary>("DestinationSummary");
+    check::<DestinationFigures>("DestinationFigures");
+    check::<DestinationStats>("DestinationStats");
     check::<FilterTrialAnswer>("FilterTrialAnswer");
     check::<EventType>("EventType");
     check::<Catalogue>("Catalogue");

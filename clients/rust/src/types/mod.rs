@@ -13,6 +13,7 @@ mod operation;
 mod policy;
 mod server;
 mod simulation;
+mod statistics;
 mod subscription;
 
 pub use catalogue::{
@@ -49,6 +50,10 @@ pub use server::{
 };
 pub use simulation::{
     LateBy, SimulatedChange, SimulatedPlan, SimulatedSample, Simulation, SimulationAnswer,
+};
+pub use statistics::{
+    AttemptCounts, DestinationFigures, DestinationStats, FailureCount, HourOfAttempts,
+    RecentAttempt,
 };
 pub use subscription::{
     Certificate, Filter, NewSubscription, NewWorkfrontOptions, Subscription, SubscriptionChange,

@@ -126,6 +126,10 @@ async fn destinations_are_frozen_enabled_and_keep_their_timeline() {
     assert_eq!(enabled.state, DestinationState::Enabled);
     let timeline = client.destinations().timeline(&id).all().await.unwrap();
     assert!(timeline.iter().any(|one| one.reason.contains("maintenance")), "{timeline:?}");
+    let stats = client.destinations().stats(&id, Some(2)).await.unwrap();
+    assert_eq!(stats.hours.len(), 2);
+    let figures = client.destinations().figures(&[&id]).await.unwrap();
+    assert_eq!(figures[0].destination_id, id);
 }
 
 #[tokio::test]

@@ -117,6 +117,8 @@ async fn call_deliveries(client: &Client) {
     let query = DestinationQuery { state: Some(DestinationState::Frozen), q: text() };
     destinations.list(&query).all().await.unwrap();
     destinations.summary().await.unwrap();
+    destinations.figures(&["d", "e"]).await.unwrap();
+    destinations.stats("d", Some(1)).await.unwrap();
     destinations.get("d").await.unwrap();
     destinations.timeline("d").all().await.unwrap();
     let why = Enable { dead_since: at(), reason: text(), waiting: text() };

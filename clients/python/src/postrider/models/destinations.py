@@ -10,9 +10,15 @@ from .words import DestinationState
 from .policies import DestinationRate, DestinationRecovery
 
 __all__ = [
+    "AttemptCounts",
     "CountThreshold",
     "Counters",
     "Destination",
+    "DestinationFigures",
+    "DestinationStats",
+    "FailureCount",
+    "HourOfAttempts",
+    "RecentAttempt",
     "ShareThreshold",
     "Thresholds",
     "TimeThreshold",
@@ -115,3 +121,79 @@ class Transition:
     """Why, in words."""
     to: DestinationState
     """The same as `from` where the destination stays disabled: a probe was sent, failed or was lost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptCounts:
+    """Attempts of a destination."""
+
+    attempts: int
+    delivered: int
+    failed: int
+    """Attempts that failed by the destination's fault, or by the network's on the way to it."""
+    own_faults: int
+    """Attempts that failed by a fault of the server, which do not count against the destination."""
+    p50_ms: int | None
+    """The response time that half of the answered attempts did not exceed; None without any. It may be off by a fifth."""
+    p99_ms: int | None
+    """The response time that 99 of 100 answered attempts did not exceed."""
+    success_rate: float | None
+    """The share of `delivered` in `delivered` and `failed`; None without any."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HourOfAttempts(AttemptCounts):
+    """The attempts that began in one hour."""
+
+    at: datetime
+    """The start of the hour."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureCount:
+    """A class of failures."""
+
+    class_: str
+    """`status_5xx`, `refused`, `timeout_response` and so on."""
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecentAttempt:
+    """One of the last attempts."""
+
+    class_: str
+    """`delivered`, or the class of the failure."""
+    duration_ms: int
+    started_at: datetime
+    status: int | None
+    """The status of the response; None if there was none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DestinationFigures:
+    """What the attempts of a destination came to lately."""
+
+    destination_id: str
+    last_24_hours: AttemptCounts
+    """The current hour and the 23 before it."""
+    last_7_days: AttemptCounts
+    """The current hour and the 167 before it."""
+    recent: list[RecentAttempt]
+    """The last 30 attempts of the last eight days, oldest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DestinationStats:
+    """Statistics of one destination."""
+
+    failures: list[FailureCount]
+    """How attempts failed in these hours, most frequent first."""
+    figures: DestinationFigures
+    """The figures that lists show."""
+    hours: list[HourOfAttempts]
+    """One entry for each hour, oldest first; the last one is the current hour, so far."""
+    since: datetime
+    total: AttemptCounts
+    """All of these hours together."""
+    until: datetime
