@@ -26,8 +26,6 @@ pub(crate) fn bulk_retry() -> Result<Outcome> {
     stage.pass(9 * MINUTE)?;
     met(&stage, Cover::RetryBulk)?;
     met(&stage, Cover::WishLapsed)?;
-    // The next probe is another delivery's turn: what was asked for is not asked for any more.
-    stage.pass(10 * MINUTE)?;
     stage.world.receivers.set(stage.id, OK);
     stage.world.retry_many(stage.id, &mut chance).map_err(crashed)?;
     stage.pass(12 * MINUTE)?;
@@ -42,9 +40,11 @@ pub(crate) fn bulk_retry() -> Result<Outcome> {
 }
 
 pub(crate) fn bulk_retry_crash() -> Result<Outcome> {
-    let mut stage = Stage::new(Rules { grace: 1_000, consecutive: 1_000, ..Rules::SMALL })?;
+    let many = 1_000;
+    let rules = Rules { grace: many, consecutive: many, freeze_at: many, ..Rules::SMALL };
+    let mut stage = Stage::new(Rules { freeze_over: many, ..rules })?;
     stage.send(FAIL, 30)?;
-    // The first slots are four minutes after acceptance, and the job needs six seconds.
+    // The first slots are 85 seconds after acceptance, and the job needs six seconds.
     let sent = stage.attempts();
     stage.world.retry_all(stage.id, 5).map_err(crashed)?;
     stage.pass(3_000)?;

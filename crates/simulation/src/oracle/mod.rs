@@ -117,6 +117,8 @@ pub struct Owed {
 /// The model of a destination.
 #[derive(Debug)]
 pub struct Dest {
+    /// When the store says that it was created; `None` before anybody looked.
+    created_at: Option<i64>,
     /// Its circuit.
     pub model: Model,
     /// Its states with their start times, newest last.
@@ -520,6 +522,7 @@ impl Dest {
     /// A destination that was created.
     pub fn new(created_at: i64) -> Self {
         Dest {
+            created_at: None,
             model: Model::new(created_at),
             history: vec![(i64::MIN, State::Closed)],
             not_closed_at: i64::MIN,
@@ -539,10 +542,15 @@ impl Dest {
         }
     }
 
-    /// Sets the creation time: an earlier attempt to create it may have failed.
+    /// Takes over when it was created. One that was unused for longer than the retention was removed,
+    /// and begins anew when somebody subscribes it again.
     pub fn created(&mut self, at: i64) {
+        let known = self.created_at.replace(at);
         if self.last.is_none() {
             self.model.last_success = at;
+        } else if known.is_some_and(|known| known != at) {
+            *self =
+                Dest { created_at: Some(at), paced: self.paced, rate: self.rate, ..Dest::new(at) };
         }
     }
 

@@ -82,21 +82,25 @@ impl World {
         let done = self.inside(|engine| async move {
             tokio::time::timeout(PATIENCE, engine.put_subscription(put)).await
         })?;
+        let tenant = record.subscription.tenant.clone();
         if let Ok(Ok(postrider_store::SubscriptionPut::Stored)) = done {
             let id = record.subscription.id;
             self.subscriptions.retain(|known| known.subscription.id != id);
-            let (store, tenant) = (self.store.clone(), record.subscription.tenant.clone());
             self.settle_policy(&record.subscription)?;
             self.subscriptions.push(record);
-            let stored =
-                self.inside(|_| async move { store.destination(&tenant, destination).await });
-            if let Ok(Some(stored)) = stored?
-                && let Some(dest) = self.oracle().destinations.get_mut(&destination)
-            {
-                dest.created(stored.created_at.as_unix_ms());
-            }
         } else {
             self.look_up_subscriptions()?;
+        }
+        self.look_up_destination(tenant, destination)
+    }
+
+    fn look_up_destination(&mut self, tenant: TenantId, id: DestinationId) -> Result<(), Crashed> {
+        let store = self.store.clone();
+        let stored = self.inside(|_| async move { store.destination(&tenant, id).await })?;
+        if let Ok(Some(stored)) = stored
+            && let Some(dest) = self.oracle().destinations.get_mut(&id)
+        {
+            dest.created(stored.created_at.as_unix_ms());
         }
         Ok(())
     }

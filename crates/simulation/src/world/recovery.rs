@@ -45,7 +45,11 @@ impl World {
     pub fn retry_all(&mut self, id: DestinationId, per_second: u32) -> Result<(), Crashed> {
         let Some(tenant) = self.tenant_of(id) else { return Ok(()) };
         let wish = self.wish_for_waiting(id, Some(id), Some(per_second));
-        self.inside(|engine| async move { engine.start_replay(&tenant, wish).await })?;
+        let done = self.inside(|engine| async move { engine.start_replay(&tenant, wish).await })?;
+        if let Err(error) = done {
+            let what = format!("a bulk retry was refused: {error}");
+            self.oracle().violate(what, None, Some(id));
+        }
         Ok(())
     }
 
