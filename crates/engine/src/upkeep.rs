@@ -47,7 +47,8 @@ pub(crate) fn begin(
 /// that restarts more often than that would never prune.
 const FIRST_PRUNE_AFTER_MAX: Duration = Duration::from_secs(10);
 
-/// Prunes finished deliveries after the retention time, and old statistics: soon after the start, then at intervals.
+/// Prunes finished deliveries after the retention time, and old statistics: soon after the start,
+/// then at intervals.
 async fn prune(
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,

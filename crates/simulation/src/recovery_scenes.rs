@@ -8,9 +8,10 @@ use crate::oracle::Stand;
 use crate::oracle::circuit::State;
 use crate::oracle::rules::{RETRIES, Rules, due};
 use crate::random::Random;
-use crate::scenes::{disabled_with, met};
+use crate::scenes::{disabled_in, disabled_with, met};
 use crate::world::life::Outcome;
 use crate::world::receivers::Mood;
+use crate::world::{Nature, Pace};
 
 pub(crate) fn bulk_retry() -> Result<Outcome> {
     let mut stage = disabled_with(50, Rules { freeze_over: 2_000, ..Rules::SMALL })?;
@@ -76,9 +77,9 @@ pub(crate) fn drain_by_hand() -> Result<Outcome> {
 }
 
 /// A receiver that fails on Friday evening, with so many that die until Monday.
-fn friday(rules: Rules) -> Result<Stage> {
-    let rules = Rules { freeze_at: 50_000, freeze_over: 2_000, ..rules };
-    let mut stage = disabled_with(40, rules)?;
+fn friday(seed: u64, pace: Pace) -> Result<Stage> {
+    let rules = Rules { freeze_at: 50_000, freeze_over: 2_000, replay_dead: true, ..Rules::SMALL };
+    let mut stage = disabled_in(40, Nature { rules, pace, ..Nature::plain(seed) })?;
     for _ in 0..6 {
         stage.pass(10 * HOUR)?;
         stage.send_now(5)?;
@@ -89,7 +90,7 @@ fn friday(rules: Rules) -> Result<Stage> {
 }
 
 pub(crate) fn weekend() -> Result<Outcome> {
-    let mut stage = friday(Rules { replay_dead: true, ..Rules::SMALL })?;
+    let mut stage = friday(0, Pace::Instant)?;
     stage.world.receivers.set(stage.id, OK);
     stage.pass(11 * MINUTE)?;
     ensure!(stage.state()? == State::Closed, "not re-enabled");
@@ -101,23 +102,27 @@ pub(crate) fn weekend() -> Result<Outcome> {
 
 pub(crate) fn weekend_crash() -> Result<Outcome> {
     // The process ends with one of the first writes after the enabling.
-    let mut last = crash_at_write(1)?;
-    for write in 2..=4 {
-        last = crash_at_write(write)?;
+    let mut last = crash_at_write(0, 1)?;
+    for (seed, write) in (1..12).flat_map(|seed| (1..=4).map(move |write| (seed, write))) {
+        last = crash_at_write(seed, write)?;
     }
     last.end()
 }
 
-fn crash_at_write(write: u64) -> Result<Stage> {
-    let mut stage = friday(Rules { replay_dead: true, ..Rules::SMALL })?;
+/// How long each write takes depends on the seed.
+fn crash_at_write(seed: u64, write: u64) -> Result<Stage> {
+    let mut stage = friday(seed, Pace::Milliseconds)?;
     stage.world.receivers.set(stage.id, OK);
     stage.world.freeze(stage.id).map_err(crashed)?;
     stage.world.plan_crash(None, Some(write), None);
-    if stage.world.enable(stage.id).and_then(|()| stage.world.pass(100)).is_err() {
+    if stage.world.enable(stage.id).and_then(|()| stage.world.pass(1_000)).is_err() {
         stage.world.crash(0)?;
     }
     stage.world.plan_crash(None, None, None);
-    stage.world.enable(stage.id).map_err(crashed)?;
+    // Enabling it once more would replay what died once more.
+    if stage.state()? == State::Frozen {
+        stage.world.enable(stage.id).map_err(crashed)?;
+    }
     stage.pass(MINUTE)?;
     let dead = stage.count(|stand| stand == Stand::Dead);
     ensure!(dead == 0, "{dead} were not replayed after a crash at write {write}");

@@ -346,7 +346,11 @@ fn one_of_many() -> Result<Outcome> {
 }
 
 pub(crate) fn disabled_with(waiting: usize, rules: Rules) -> Result<Stage> {
-    let mut stage = Stage::new(rules)?;
+    disabled_in(waiting, Nature { rules, ..Nature::plain(0) })
+}
+
+pub(crate) fn disabled_in(waiting: usize, nature: Nature) -> Result<Stage> {
+    let mut stage = Stage::with(nature)?;
     stage.send(FAIL, 11)?;
     ensure!(stage.is_open()?, "not disabled");
     stage.send_now(waiting)?;
@@ -511,8 +515,17 @@ fn in_mid_flight() -> Result<Outcome> {
 }
 
 fn on_its_way() -> Result<Outcome> {
+    let mut last = cancelled_on_its_way(0)?;
+    for seed in 1..8 {
+        last = cancelled_on_its_way(seed)?;
+    }
+    last.end()
+}
+
+/// How long each sync takes depends on the seed.
+fn cancelled_on_its_way(seed: u64) -> Result<Stage> {
     // The sync of one batch makes others durable whose own sync still takes a while.
-    let mut stage = Stage::with(Nature { pace: Pace::Milliseconds, ..Nature::plain(0) })?;
+    let mut stage = Stage::with(Nature { pace: Pace::Milliseconds, ..Nature::plain(seed) })?;
     for _ in 0..5 {
         stage
             .world
@@ -523,7 +536,9 @@ fn on_its_way() -> Result<Outcome> {
     met(&stage, Cover::Cancelled)?;
     let ended = stage.delivered() + stage.count(|stand| stand == Stand::Cancelled);
     ensure!(ended == 200, "{ended} of 200 have ended");
-    stage.end()
+    let violation = stage.world.oracle().violations.first().map(|first| first.what.clone());
+    ensure!(violation.is_none(), "{violation:?}");
+    Ok(stage)
 }
 
 fn nothing_left() -> Result<Outcome> {

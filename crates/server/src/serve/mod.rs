@@ -198,19 +198,15 @@ impl Server {
             Arc::new(InstrumentedStore::new(store, metrics.clone(), log.attempts(), feed.clone()));
         let vault = secrets::open_vault(config, &*store).await?;
         secrets::reseal(config, &*store, &vault, clock.now()).await?;
-        if config.store != StoreChoice::Embedded {
-            let sealing = secrets::seal_headers_of_cluster(Arc::clone(&store), vault.clone());
-            drop(tokio::spawn(sealing));
-        }
+        secrets::seal_headers_of_cluster(config, &store, &vault);
         let given = config.admin_key.as_deref();
         let first = bootstrap_admin(&*store, &vault, given, clock.now()).await?;
         keep_admin_key(config, &first);
         let exporters = Exporters::start(&config.telemetry, &metrics, store.node())?;
-        let (for_engine, now) = (Arc::clone(&store), Arc::clone(&clock));
         let (engine, egress) = start_engine(
             &loaded,
-            for_engine,
-            now,
+            Arc::clone(&store),
+            Arc::clone(&clock),
             vault.clone(),
             (exporters.spans(), background.handle()),
         )

@@ -124,10 +124,17 @@ pub(super) async fn reseal(
     Ok(())
 }
 
-/// Seals the custom headers that version 0.1.0 stored in plain text on a store with several nodes,
-/// as soon as every node reads the sealed form. Twice, because a node that read the format level
-/// just before it rose may write once more in plain text.
-pub(super) async fn seal_headers_of_cluster(store: Arc<dyn Store>, vault: Vault) {
+/// On a store with several nodes: starts a task that seals the custom headers that version 0.1.0
+/// stored in plain text. A single node has sealed them at its start.
+pub(super) fn seal_headers_of_cluster(config: &Config, store: &Arc<dyn Store>, vault: &Vault) {
+    if config.store != StoreChoice::Embedded {
+        drop(tokio::spawn(seal_when_all_nodes_read(Arc::clone(store), vault.clone())));
+    }
+}
+
+/// Seals the custom headers as soon as every node reads the sealed form. Twice, because a node that
+/// read the format level just before it rose may write once more in plain text.
+async fn seal_when_all_nodes_read(store: Arc<dyn Store>, vault: Vault) {
     let mut ticks = tokio::time::interval(SEAL_EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut passes = 0;
