@@ -40,7 +40,7 @@ pub(crate) struct AttemptCountsView {
     /// The share of `delivered` in `delivered` and `failed`; null without any.
     success_rate: Option<f64>,
     /// The response time that half of the answered attempts did not exceed; null without any. It is told from counts by
-    /// class, and may be off by a fifth.
+    /// class, and may be off by a fifth, or by a millisecond.
     p50_ms: Option<u64>,
     /// The response time that 99 of 100 answered attempts did not exceed.
     p99_ms: Option<u64>,

@@ -173,8 +173,11 @@ impl Core {
         self.commits.seal();
         let mut replayed = 0;
         for row in &rows {
-            let is_sent =
-                if asked.retries() { self.retry_row(asked, row) } else { self.replay_row(row) };
+            let is_sent = if asked.retries() {
+                self.retry_row(asked, row)
+            } else {
+                self.replay_row(asked, row)
+            };
             replayed += u64::from(is_sent);
         }
         self.advance_job(id, rows.last().map(|row| row.id), replayed, is_all);
@@ -227,13 +230,16 @@ impl Core {
         self.commits.seal();
     }
 
-    /// Replays one delivery; `false` if it is not to be replayed: it is unfinished, or its
-    /// subscription is deleted.
-    fn replay_row(&mut self, row: &Delivery) -> bool {
+    /// Replays one delivery; `false` if the job skips it: it is unfinished, another job has replayed
+    /// it since it was read, or its subscription is deleted.
+    fn replay_row(&mut self, job: &ReplayJob, row: &Delivery) -> bool {
         if self.table.entries.contains_key(&row.id) {
             return false;
         }
         let newest = self.commits.dirty(row.id).unwrap_or(row);
+        if !job.takes(newest) {
+            return false;
+        }
         let before = newest.state.name();
         let (Ok(replayed), Some(ix)) =
             (newest.replayed(self.now), self.table.dest_ix(row.destination))
