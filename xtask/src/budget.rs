@@ -7,6 +7,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::thread;
 
 use anyhow::{Context, Result, bail};
 
@@ -67,13 +68,12 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
         _ => bail!("cargo xtask budget [--update]"),
     };
     install::valgrind()?;
-    let build = "cargo build --package postrider-api --example budget --profile budget";
+    let build = "cargo build --package postrider-api --example budget --profile serve";
     run_command(&mut command(root, build))?;
     let written = fs::read_to_string(root.join(FILE)).unwrap_or_default();
     let budget = Toml::parse(&written);
     let (mut lines, mut faults) = (Vec::new(), Vec::new());
-    for part in &PARTS {
-        let counted = count(root, part)?;
+    for (part, counted) in PARTS.iter().zip(count_all(root)?) {
         let allowed = budget.value("instructions", part.name).and_then(|text| text.parse().ok());
         let verdict = judge(counted, allowed, part.tolerance);
         println!("{:<16} {counted:>8} instructions per delivery  {}", part.name, verdict.shown());
@@ -124,24 +124,35 @@ fn judge(counted: u64, allowed: Option<u64>, tolerance: u64) -> Verdict {
     if change <= tolerance * 10 { Verdict::Fits(text) } else { Verdict::Off(text) }
 }
 
-/// Instructions per delivery of a part.
-fn count(root: &Path, part: &Part) -> Result<u64> {
-    let few = instructions(root, part.name, part.deliveries)?;
-    let many = instructions(root, part.name, part.deliveries * 2)?;
-    Ok(many.saturating_sub(few) / part.deliveries)
+/// Instructions per delivery of each part. The short runs and the long ones are counted at the same
+/// time: callgrind runs all threads of a program on one core.
+fn count_all(root: &Path) -> Result<Vec<u64>> {
+    let all = |times: u64| -> Result<Vec<u64>> {
+        PARTS.iter().map(|part| instructions(root, part.name, part.deliveries * times)).collect()
+    };
+    let (few, many) = thread::scope(|scope| {
+        let few = scope.spawn(|| all(1));
+        let many = all(2);
+        (few.join(), many)
+    });
+    let Ok(few) = few else { bail!("the thread that counts has panicked") };
+    let runs = few?.into_iter().zip(many?);
+    let per_delivery =
+        |(part, (few, many)): (&Part, (u64, u64))| many.saturating_sub(few) / part.deliveries;
+    Ok(PARTS.iter().zip(runs).map(per_delivery).collect())
 }
 
 /// Instructions of a whole run.
 fn instructions(root: &Path, part: &str, deliveries: u64) -> Result<u64> {
     let folder = root.join("target/callgrind");
-    let data = folder.join(format!("{part}-data"));
+    let data = folder.join(format!("{part}.{deliveries}-data"));
     // Remove the data of an earlier run.
     drop(fs::remove_dir_all(&data));
     fs::create_dir_all(&folder)?;
     let profile = folder.join(format!("{part}.{deliveries}.out"));
     let mut callgrind = command(root, "valgrind --tool=callgrind --quiet");
     callgrind.arg(format!("--callgrind-out-file={}", profile.display()));
-    callgrind.arg(root.join("target/budget/examples/budget"));
+    callgrind.arg(root.join("target/serve/examples/budget"));
     callgrind.arg(part).arg(deliveries.to_string()).arg(&data);
     output(&mut callgrind)?;
     drop(fs::remove_dir_all(&data));
