@@ -21,11 +21,12 @@ use postrider_store::{
     Cursor, DeliveryFilter, DocumentKind, EventErasure, EventFilter, Expected, PageRequest,
     StoreError,
 };
+use postrider_transport::pause;
 use tokio::sync::Notify;
 
 use crate::problem::Problem;
 use crate::routes::erasures::{document, job};
-use crate::state::{ApiState, pause};
+use crate::state::ApiState;
 
 /// Erasures of one tenant that are kept; the oldest finished ones are forgotten.
 pub(crate) const KEPT_MAX: u64 = 1_000;

@@ -25,6 +25,7 @@ use http_body_util::BodyExt as _;
 use postrider_domain::ids::TenantId;
 use postrider_domain::limits::{BATCH_BODY_BYTES_MAX, EVENT_BODY_BYTES_MAX};
 use postrider_store::IdempotentAnswer;
+use postrider_transport::pause;
 use sha2::{Digest as _, Sha256};
 
 use crate::audit;
@@ -35,7 +36,7 @@ use crate::problem::{Code, PROBLEM_JSON, Problem};
 use crate::random;
 use crate::running_mutations;
 use crate::settings::IDEMPOTENCY_KEY_CHARS_MAX;
-use crate::state::{ApiState, pause};
+use crate::state::ApiState;
 use crate::vault::SealContext;
 
 /// The header that makes a mutation repeatable.

@@ -9,7 +9,7 @@ use postrider_domain::policy::Policy;
 use postrider_domain::time::Timestamp;
 use postrider_engine::EngineHandle;
 use postrider_store::{Change, Store};
-use postrider_transport::{Clock, Egress};
+use postrider_transport::{Clock, Egress, pause};
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::audit::REFUSED_RATE;
@@ -32,12 +32,6 @@ use crate::vault::Vault;
 const FORGET_EVERY: Duration = Duration::from_secs(60);
 /// The pause between two checks for running mutations.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-
-/// Sleeps: for housekeeping, and for another node, which does not announce when it is done.
-#[expect(clippy::disallowed_methods, reason = "the one place of the API that waits for time")]
-pub(crate) async fn pause(duration: Duration) {
-    tokio::time::sleep(duration).await;
-}
 
 /// Renders the metrics of the process, as Prometheus reads them.
 pub type RenderMetrics = Arc<dyn Fn() -> String + Send + Sync>;

@@ -17,12 +17,11 @@ use postrider_domain::ids::TenantId;
 use postrider_domain::ledger::Ledger;
 use postrider_domain::time::Timestamp;
 use postrider_store::Store;
-use postrider_transport::Clock;
+use postrider_transport::{Clock, pause};
 use tokio::sync::Notify;
 
 use crate::own_limits::OwnLimits;
 use crate::quotas::{Quota, QuotaReached, Quotas, Refusals};
-use crate::upkeep::pause;
 
 /// How many tenants have accounts in memory before small accounts are dropped.
 const ACCOUNTS_MAX: usize = 10_000;

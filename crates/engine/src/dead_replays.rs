@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use postrider_domain::ids::TenantId;
 use postrider_store::ReplayJob;
+use postrider_transport::pause;
 use tokio::sync::mpsc;
 
 use crate::core::{Command, OnReplay};
 use crate::handle::{CommandError, EngineHandle, Shared};
-use crate::upkeep::pause;
 
 /// The pause before another try to store a job that the quotas or the store refused.
 const AGAIN: Duration = Duration::from_secs(5);

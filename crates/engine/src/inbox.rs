@@ -13,9 +13,8 @@ use std::time::Duration;
 use postrider_domain::delivery::Delivery;
 use postrider_domain::event::Event;
 use postrider_domain::ids::{DestinationId, TenantId};
+use postrider_transport::pause;
 use tokio::sync::{Notify, mpsc};
-
-use crate::upkeep::pause;
 
 /// When to look again for a write whose outcome is unknown. It usually ends soon; at the last of
 /// these times it certainly has.

@@ -13,7 +13,7 @@ use postrider_domain::ids::{DestinationId, TenantId};
 use postrider_domain::policy::Policy;
 use postrider_domain::time::Timestamp;
 use postrider_store::{Commit, ReplayJob, ShardLeases, Store, StoreError, WaitingOrder};
-use postrider_transport::{Clock, Transport};
+use postrider_transport::{Clock, Transport, pause};
 use tokio::sync::mpsc::unbounded_channel as channel;
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::JoinSet;
@@ -37,7 +37,7 @@ use crate::options::Options;
 use crate::spans::Spans;
 use crate::trial::Elsewhere;
 use crate::unused;
-use crate::upkeep::{self, LeaseHolder, ToLeaseHolder, pause};
+use crate::upkeep::{self, LeaseHolder, ToLeaseHolder};
 
 /// How many inputs are processed before the core acts on them: few enough that new events do not
 /// wait long behind many attempts that ended together.

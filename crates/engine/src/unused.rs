@@ -7,10 +7,10 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use postrider_domain::ids::{DestinationId, TenantId};
+use postrider_transport::pause;
 
 use crate::core::Command;
 use crate::handle::{CommandError, EngineHandle, Shared};
-use crate::upkeep::pause;
 
 /// How many destinations are looked at in one step.
 const STEP: usize = 500;

@@ -12,7 +12,7 @@ use postrider_domain::limits::ATTEMPT_HOURS_KEPT;
 use postrider_domain::policy::Policy;
 use postrider_domain::time::Timestamp;
 use postrider_store::{Epoch, ReplayJob, ShardLeases, ShardSet, Store, StoreError};
-use postrider_transport::Clock;
+use postrider_transport::{Clock, pause};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -22,12 +22,6 @@ use crate::core::{Command, Input, RenewedLeases};
 use crate::ingest::{Ingest, NewEvent};
 use crate::live::{EngineEvent, operational};
 use crate::options::Options;
-
-/// Sleeps.
-#[expect(clippy::disallowed_methods, reason = "the one place of the engine that waits for time")]
-pub(crate) async fn pause(duration: Duration) {
-    tokio::time::sleep(duration).await;
-}
 
 /// Starts the tasks that run beside the core.
 pub(crate) fn begin(

@@ -3,6 +3,8 @@
 //! Nothing else in this crate reads a clock. Points in time come from the [`Clock`] that the caller
 //! passes; durations are measured with tokio's clock, so that paused time works.
 
+use std::time::Duration;
+
 use postrider_domain::time::Timestamp;
 use tokio::time::Instant;
 
@@ -27,6 +29,13 @@ impl Clock for SystemClock {
         let elapsed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         Timestamp::EPOCH.saturating_add(elapsed.unwrap_or_default())
     }
+}
+
+/// Waits for so long, for tasks that look again after a while. It decides nothing: what is due is
+/// decided by the [`Clock`].
+#[expect(clippy::disallowed_methods, reason = "the one place of the product that waits for time")]
+pub async fn pause(duration: Duration) {
+    tokio::time::sleep(duration).await;
 }
 
 /// The current instant, for measuring durations only.

@@ -28,7 +28,7 @@ mod tls;
 mod transport;
 
 pub use certificate::CertificateFacts;
-pub use clock::{Clock, SystemClock};
+pub use clock::{Clock, SystemClock, pause};
 pub use egress::Egress;
 pub use options::{
     DnsOptions, Nameservers, PoolOptions, ProxyCredentials, ProxyKind, ProxyOptions, TlsOptions,

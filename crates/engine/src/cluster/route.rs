@@ -10,13 +10,13 @@ use postrider_domain::destination::Destination;
 use postrider_domain::ids::{DeliveryId, DestinationId, Shard, TenantId};
 use postrider_domain::time::Timestamp;
 use postrider_store::{DeliveryFilter, ReplayJob};
+use postrider_transport::pause;
 use tokio::task::JoinSet;
 
 use super::instant;
 use super::messages::{PeerAnswer, PeerRequest};
 use crate::core::{Command, DeliveryCommand, Input, OnReplay, TenantOverlay};
 use crate::handle::{CommandError, EngineHandle};
-use crate::upkeep::pause;
 
 /// The time limit of a command: longer than a takeover, shorter than a request.
 const PATIENCE: Duration = Duration::from_secs(25);

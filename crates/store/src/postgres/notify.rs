@@ -14,7 +14,7 @@ use tokio::sync::{Notify, broadcast};
 use tokio::task::AbortHandle;
 use tokio_postgres::AsyncMessage;
 
-use super::Core;
+use super::StoreState;
 use super::address::Target;
 use super::error::failed;
 use super::pool::Scope;
@@ -88,7 +88,7 @@ impl Notifier {
 }
 
 /// Starts the tasks that send and receive.
-pub(super) fn spawn(core: &Arc<Core>) {
+pub(super) fn spawn(core: &Arc<StoreState>) {
     let notifier = &core.notifier;
     let listen_at = notifier.listen_at.lock().unwrap_or_else(PoisonError::into_inner).take();
     let Some(target) = listen_at else { return };
@@ -99,7 +99,7 @@ pub(super) fn spawn(core: &Arc<Core>) {
     tasks.extend([listener.abort_handle(), teller.abort_handle()]);
 }
 
-async fn tell(core: Arc<Core>) {
+async fn tell(core: Arc<StoreState>) {
     // A hint need not be durable, so its commit does not wait for the disk.
     let sql = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)";
     loop {
@@ -183,7 +183,10 @@ async fn listen_once(
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a pause between hints decides nothing")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place of the store that waits for time; it must not depend on the transport"
+)]
 async fn pause(duration: Duration) {
     tokio::time::sleep(duration).await;
 }

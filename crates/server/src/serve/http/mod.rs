@@ -21,6 +21,7 @@ use std::time::Duration;
 use axum::Router;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
+use postrider_transport::pause;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -276,13 +277,9 @@ async fn accept(socket: &TcpListener, table: &ConnectionTable) -> (TcpStream, So
                 tracing::warn!(%error, "cannot accept a connection");
                 // Usually too many files are open: closing idle connections frees some.
                 table.relieve();
-                pause().await;
+                // Nothing tells when files are free again.
+                pause(ACCEPT_PAUSE).await;
             }
         }
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "nothing tells when files are free again")]
-async fn pause() {
-    tokio::time::sleep(ACCEPT_PAUSE).await;
 }
