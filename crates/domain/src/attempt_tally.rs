@@ -98,9 +98,11 @@ impl OutcomeClass {
 
     /// The class of an ending.
     pub fn of(ending: &Ending) -> Self {
+        if ending.is_success() {
+            return OutcomeClass::Delivered;
+        }
         match ending {
             Ending::Answered(answer) => match answer.status {
-                200..=299 => OutcomeClass::Delivered,
                 300..=399 => OutcomeClass::Status3xx,
                 410 => OutcomeClass::Status410,
                 429 => OutcomeClass::Status429,

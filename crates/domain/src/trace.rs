@@ -113,8 +113,7 @@ impl fmt::Display for TraceContext {
         let mut text = *b"00-00000000000000000000000000000000-0000000000000000-00";
         let places = (3..35).step_by(2).chain((36..52).step_by(2)).chain([53]);
         for (place, byte) in places.zip(self.trace.iter().chain(&self.span).chain([&self.flags])) {
-            text[place] = DIGITS[usize::from(byte >> 4)];
-            text[place + 1] = DIGITS[usize::from(byte & 15)];
+            [text[place], text[place + 1]] = hex::digits(*byte, DIGITS);
         }
         f.write_str(std::str::from_utf8(&text).map_err(|_| fmt::Error)?)
     }

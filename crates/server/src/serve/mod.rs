@@ -226,7 +226,7 @@ impl Server {
         let (stop_listening, stop) = watch::channel(false);
         apart.serve(config, &state, &stop);
         let router = postrider_api::router(state.clone());
-        let router = requests::observed(router, observed, config.telemetry.access);
+        let router = requests::with_metrics(router, observed, config.telemetry.access);
         let options = http::ListenerOptions { tls, ..http::ListenerOptions::of(config) };
         let listening = tokio::spawn(http::serve(listener, router, options, stop));
         let server = Server {

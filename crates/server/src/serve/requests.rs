@@ -86,7 +86,7 @@ struct Observer {
 }
 
 /// The router with its requests counted and, if wanted, logged.
-pub(super) fn observed(router: Router, metrics: Metrics, is_logged: bool) -> Router {
+pub(super) fn with_metrics(router: Router, metrics: Metrics, is_logged: bool) -> Router {
     router.layer(from_fn_with_state(Observer { metrics, is_logged }, observe))
 }
 
@@ -132,7 +132,7 @@ mod tests {
     async fn request_is_counted_by_its_route_and_not_by_its_path() {
         let router = Router::new().route("/things/{id}", get(|| async { "here" }));
         let metrics = Metrics::default();
-        let router = observed(router, metrics.clone(), false);
+        let router = with_metrics(router, metrics.clone(), false);
         for (path, status) in [("/things/1?token=x", 200), ("/things/2", 200), ("/other", 404)] {
             let request = Request::get(path).body(Body::empty()).unwrap();
             let answer = router.clone().oneshot(request).await.unwrap();

@@ -9,8 +9,8 @@ mod alerts;
 mod clocks;
 mod faults;
 mod fixtures;
+mod inspecting;
 mod keys;
-mod looking;
 mod neighbours;
 #[path = "../../../store/tests/postgres/proxy.rs"]
 mod proxy;

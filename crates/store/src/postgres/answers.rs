@@ -4,7 +4,7 @@ use postrider_domain::ids::TenantId;
 use postrider_domain::time::Timestamp;
 use tokio_postgres::types::ToSql;
 
-use super::Core;
+use super::StoreState;
 use super::configuration::answer;
 use super::pool::Scope;
 use super::rows::get;
@@ -39,7 +39,7 @@ const FORGET_EXCESS: &str = "DELETE FROM postrider.answers AS a USING ( \
          WHERE n > $2 OR bytes > $3 LIMIT $4) AS gone \
      WHERE a.tenant = $1 AND a.key = gone.key AND a.created_at = gone.created_at RETURNING 1";
 
-impl Core {
+impl StoreState {
     pub(super) async fn keep_answer(
         &self,
         tenant: &TenantId,

@@ -21,7 +21,7 @@ use super::delivery_columns::{DeliveryColumns, INSERT_OPEN};
 use super::error::for_everybody;
 use super::pool::{Refused, Scope, Step, Transaction};
 use super::rows::{count, get, to_json};
-use super::{Core, PostgresStore};
+use super::{PostgresStore, StoreState};
 use crate::contract::Intake;
 use crate::error::StoreError;
 use crate::nodes::ShardSet;
@@ -89,7 +89,7 @@ fn check(batch: &[Acceptance]) -> Result<(), StoreError> {
 }
 
 /// Starts the task. It ends when the store is dropped.
-pub(super) fn spawn(core: Arc<Core>) -> mpsc::Sender<Request> {
+pub(super) fn spawn(core: Arc<StoreState>) -> mpsc::Sender<Request> {
     let (sender, mut line) = mpsc::channel::<Request>(CALLERS_MAX);
     tokio::spawn(async move {
         while let Some(first) = line.recv().await {
@@ -138,7 +138,7 @@ impl Size {
     }
 }
 
-impl Core {
+impl StoreState {
     /// One answer for each batch.
     async fn accept_together(&self, requests: &[Request]) -> Vec<Answer> {
         let batches: Vec<&[Acceptance]> = requests.iter().map(|r| r.batch.as_slice()).collect();

@@ -24,7 +24,7 @@ use postrider_domain::time::Timestamp;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::Core;
+use super::StoreState;
 use super::nodes::level;
 use super::notify::SHARDS as SHARDS_CHANNEL;
 use super::pool::{Scope, Step, Transaction};
@@ -78,7 +78,7 @@ impl Leases {
     }
 }
 
-impl Core {
+impl StoreState {
     /// Renews the lease; releases shards beyond this node's share, or takes free ones.
     pub(super) async fn hold_shards(self: &Arc<Self>) -> Result<ShardLeases, StoreError> {
         let mut transaction = self.vital.begin(Scope::All).await?;
@@ -87,7 +87,7 @@ impl Core {
         self.held(transaction).await
     }
 
-    /// Renews the lease like [`Core::hold_shards`], but keeps the shards beyond this node's share
+    /// Renews the lease like [`StoreState::hold_shards`], but keeps the shards beyond this node's share
     /// and returns them.
     pub(super) async fn hold_and_keep(
         self: &Arc<Self>,

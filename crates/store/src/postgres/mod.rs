@@ -126,13 +126,13 @@ pub struct ClockOffset {
 
 /// A store on PostgreSQL.
 pub struct PostgresStore {
-    core: Arc<Core>,
+    core: Arc<StoreState>,
     acceptances: mpsc::Sender<intake::Request>,
     settlements: mpsc::Sender<settle::Request>,
 }
 
 /// The state that the store shares with its tasks.
-struct Core {
+struct StoreState {
     /// For reads of single records, for the configuration, and for authentication.
     pool: Pool,
     /// For lists; tenants take turns.
@@ -193,7 +193,7 @@ impl PostgresStore {
         let notifier = Notifier::new(listener.filter(|_| options.listen));
         let leases = Leases::new(instance);
         let (days, folding) = (Days::default(), Folding::default());
-        let core = Arc::new(Core {
+        let core = Arc::new(StoreState {
             pool,
             lists,
             vital,
@@ -254,7 +254,7 @@ fn engines(target: &address::Target, size: usize, options: &PostgresOptions) -> 
     [pool(size - 2), pool(1), pool(1)]
 }
 
-impl Core {
+impl StoreState {
     async fn database_now(&self) -> Result<Timestamp, StoreError> {
         let row = self.vital.query_opt(Scope::All, NOW, &[]).await?;
         row.as_ref().map_or(Ok(Timestamp::EPOCH), |row| rows::time(row, "now"))

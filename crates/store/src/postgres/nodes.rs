@@ -13,7 +13,7 @@ use super::error::corrupt;
 use super::notify::MESSAGES;
 use super::pool::Scope;
 use super::rows::{get, parse, time, unsigned};
-use super::{Core, PostgresStore};
+use super::{PostgresStore, StoreState};
 use crate::error::StoreError;
 use crate::nodes::{Change, Changes, Hint, Member, Nodes, PeerMessage, ShardSet};
 use crate::records::{Acceptance, Accepted, ShardLeases};
@@ -226,7 +226,7 @@ fn change(row: &Row) -> Result<Change, StoreError> {
     }
 }
 
-impl Core {
+impl StoreState {
     /// Removes old changes and messages.
     pub(super) async fn prune_notes(&self) -> Result<(), StoreError> {
         let old = "WITH gone AS (DELETE FROM postrider.changes \

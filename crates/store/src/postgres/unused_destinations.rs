@@ -7,7 +7,7 @@ use postrider_domain::ids::{DestinationId, TenantId};
 use postrider_domain::time::Timestamp;
 use uuid::Uuid;
 
-use super::Core;
+use super::StoreState;
 use super::pool::{Scope, Transaction};
 use super::rows::{self, count, parse, uuid};
 use crate::error::StoreError;
@@ -46,7 +46,7 @@ pub(super) async fn use_again(
     Ok(())
 }
 
-impl Core {
+impl StoreState {
     /// Brings marks up to date, at most `limit` at a time, and returns destinations that are unused since before
     /// `before`.
     pub(super) async fn unused_destinations(

@@ -9,7 +9,7 @@ use postrider_domain::time::Timestamp;
 use super::days::{DAY_MS, DAYS_LOCK, TABLES, day_of, partition};
 use super::pool::Scope;
 use super::rows::{get, unsigned};
-use super::{Core, PostgresStore, counts};
+use super::{PostgresStore, StoreState, counts};
 use crate::contract::Upkeep;
 use crate::error::StoreError;
 use crate::records::{Pruned, ShardLeases};
@@ -103,7 +103,7 @@ impl Upkeep for PostgresStore {
     }
 }
 
-impl Core {
+impl StoreState {
     async fn prune_answers(&self, before: Timestamp) -> Result<(), StoreError> {
         let minute = before.as_unix_ms().div_euclid(counts::MINUTE_MS);
         let chunks = [

@@ -135,7 +135,7 @@ impl EmbeddedStore {
         applier.set_released(Box::new(move |through| released.release(through)));
         applier.release_applied();
         let pool = Arc::new(ReadPool::new(layout.clone(), Arc::clone(&days), Arc::clone(&blooms)));
-        let bloom_filler = fill_sieves(&blooms, &pool)?;
+        let bloom_filler = fill_bloom_filters(&blooms, &pool)?;
         let thread = thread::Builder::new().name("applier".to_owned());
         let thread = thread.spawn(move || applier.run());
         let thread = thread.map_err(|error| StoreError::Internal(error.to_string()))?;
@@ -162,7 +162,7 @@ impl EmbeddedStore {
 }
 
 /// Starts the thread that fills the Bloom filters of the days; `None` where there are no days.
-fn fill_sieves(
+fn fill_bloom_filters(
     blooms: &Arc<BloomFilters>,
     pool: &Arc<ReadPool>,
 ) -> Result<Option<JoinHandle<()>>, StoreError> {

@@ -17,7 +17,7 @@ use postrider_domain::ids::{DeliveryId, DestinationId, Shard, TenantId};
 use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
-use super::Core;
+use super::StoreState;
 use super::days::day_of;
 use super::delivery_columns::{DONE, OPEN, delivery, state_number};
 use super::error::for_everybody;
@@ -61,7 +61,7 @@ pub(super) async fn settle(
 }
 
 /// Starts the task. It ends when the store is dropped.
-pub(super) fn spawn(core: Arc<Core>) -> mpsc::Sender<Request> {
+pub(super) fn spawn(core: Arc<StoreState>) -> mpsc::Sender<Request> {
     let (sender, mut line) = mpsc::channel::<Request>(CALLERS_MAX);
     tokio::spawn(async move {
         let mut first = line.recv().await;
@@ -116,7 +116,7 @@ impl Touched {
     }
 }
 
-impl Core {
+impl StoreState {
     /// One answer for each commit.
     async fn settle_together(&self, requests: &[Request]) -> Vec<Result<(), StoreError>> {
         let all: Vec<&Request> = requests.iter().collect();
