@@ -53,7 +53,7 @@ pub struct AlertTargetState {
     pub failures: u32,
     /// When the next try is made, after a failure.
     pub next_try_at: Option<Timestamp>,
-    /// What it was told and is not over, each with its number.
+    /// The conditions that were reported and are not resolved, each with the count that was reported.
     pub firing: Vec<(&'static str, u64)>,
 }
 

@@ -63,14 +63,14 @@ impl Failure {
         Failure { code, message, problem: Some(problem.clone()) }
     }
 
-    /// With what to do about it, in a line of its own.
+    /// Appends a line that says what to do.
     #[must_use]
     pub fn hint(mut self, what_to_do: &str) -> Failure {
         self.message = format!("{}\n{what_to_do}", self.message);
         self
     }
 
-    /// With another message; the exit code and the problem document stay.
+    /// Replaces the message. The exit code and the problem document stay.
     #[must_use]
     pub fn instead(mut self, message: impl Into<String>) -> Failure {
         self.message = message.into();

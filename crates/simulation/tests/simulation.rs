@@ -51,7 +51,7 @@ fn subscriptions_with_policies_of_their_own_have_no_violation() {
         let first = outcome.violations.first();
         assert!(first.is_none(), "{name}: {first:?}\n{}", outcome.trace);
     }
-    // Lives whose subscriptions have policies: the numbers of the seeds say so.
+    // The subscriptions of these seeds have policies of their own.
     for seed in [300, 309, 316, 319] {
         check(seed, Some(8));
     }

@@ -44,18 +44,18 @@ struct TargetView {
     /// When the next try is made, after a failure.
     #[schema(value_type = Option<String>, format = DateTime)]
     next_try_at: Option<Timestamp>,
-    /// What it was told and is not over.
+    /// The conditions that the target was told of and that are not resolved.
     firing: Vec<FiringView>,
 }
 
-/// Something that is wrong.
+/// A condition that lasts.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = FiringAlert)]
 struct FiringView {
-    /// What it is.
+    /// The kind of the alert.
     #[schema(example = "destination_disabled")]
     kind: &'static str,
-    /// How many the target was told of.
+    /// How many things were affected when the target was told last.
     count: u64,
 }
 

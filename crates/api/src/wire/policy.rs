@@ -43,13 +43,13 @@ struct SubscriptionLimitsView {
     rate_limit_max: Option<u32>,
 }
 
-/// One attempt.
+/// The policy of an attempt.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = AttemptPolicy)]
 struct AttemptPolicyView {
-    /// For all of it: DNS, connect, TLS, request and response.
+    /// The deadline of the whole attempt: DNS, connect, TLS, request and response.
     deadline_seconds: f64,
-    /// What is kept of a response's body.
+    /// How many bytes of a response's body are kept.
     response_body_bytes_max: usize,
 }
 

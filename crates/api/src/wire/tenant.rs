@@ -27,7 +27,7 @@ pub(crate) struct TenantBody {
     #[serde(default)]
     #[schema(value_type = Option<String>, max_length = 100)]
     pub(crate) name: Patch<String>,
-    /// A longer text.
+    /// A description of the tenant, at most 1000 characters.
     #[serde(default)]
     #[schema(value_type = Option<String>, max_length = 1000)]
     pub(crate) description: Patch<String>,
@@ -59,7 +59,7 @@ pub(crate) struct TenantChange {
     #[serde(default)]
     #[schema(value_type = Option<String>, max_length = 100)]
     name: Patch<String>,
-    /// A longer text.
+    /// A description of the tenant, at most 1000 characters.
     #[serde(default)]
     #[schema(value_type = Option<String>, max_length = 1000)]
     description: Patch<String>,

@@ -298,7 +298,7 @@ pub(super) struct PageView {
     pub(super) meta: MetaView,
 }
 
-/// Which page it is.
+/// The number of the page, its size, and the total counts.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Meta)]
 pub(super) struct MetaView {

@@ -194,7 +194,7 @@ async fn open_stream_ends_with_its_session() {
 }
 
 #[tokio::test]
-async fn whoever_signs_out_is_out() {
+async fn session_is_refused_after_signing_out() {
     let api = Api::new().await;
     let (mine, other) = (session(&api, &api.admin).await, session(&api, &api.admin).await);
     let answer = with(api.delete("/v1/session"), &mine).send().await;

@@ -1,8 +1,8 @@
-//! The book: what the nodes see, and what each target was told of it.
+//! The book: what the nodes report, and what each target was sent of it.
 //!
 //! It is one small record of the store. **Its size is bounded**: counts, a few examples, and one
-//! entry for each node and target. A target that fails is told later, in one message, what was
-//! gathered meanwhile; so there is no queue of messages that could grow.
+//! entry for each node and target. A target that fails is later sent one message about
+//! everything that happened meanwhile, so there is no queue of messages that could grow.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,20 +22,20 @@ const BACKOFF: Duration = Duration::from_secs(10);
 const BACKOFF_MAX: Duration = Duration::from_secs(15 * 60);
 /// A node that did not report the end of a message within this time has died meanwhile.
 const SENDING_MAX: Duration = Duration::from_secs(90);
-/// A target that is configured no longer is forgotten after this time.
+/// A target that is no longer configured is forgotten after this time.
 const FORGET_AFTER: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// What was seen and told.
+/// What the nodes reported, and what was sent to the targets.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Book {
-    /// What each node sees now.
+    /// The conditions that each node reported last.
     #[serde(default)]
     nodes: BTreeMap<String, Vec<Seen>>,
     #[serde(default)]
     targets: BTreeMap<String, TargetBook>,
 }
 
-/// What one target was told.
+/// What one target was sent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct TargetBook {
     #[serde(default)]
@@ -43,7 +43,7 @@ struct TargetBook {
     /// The number of messages so far.
     #[serde(default)]
     messages: u64,
-    /// The messages of the last hour.
+    /// When the messages of the last hour were sent.
     #[serde(default)]
     sent: Vec<Timestamp>,
     #[serde(default)]
@@ -51,7 +51,7 @@ struct TargetBook {
     /// The time between two messages, if it is longer than the shortest one.
     #[serde(default)]
     pace_ms: u64,
-    /// A node sends a message now.
+    /// Until when a node may be sending a message.
     #[serde(default)]
     sending_until: Option<Timestamp>,
     /// Consecutive failures.
@@ -63,30 +63,30 @@ struct TargetBook {
     changed_at: Option<Timestamp>,
 }
 
-/// One kind, for one target.
+/// What one target was sent of one kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct KindBook {
-    /// When it began.
+    /// When the condition began.
     #[serde(default)]
     since: Option<Timestamp>,
-    /// When the first thing that was not told happened.
+    /// When the first occurrence that is not reported yet happened.
     #[serde(default)]
     news_since: Option<Timestamp>,
-    /// How many things were not told yet.
+    /// Occurrences that are not reported yet.
     #[serde(default)]
     new: u64,
-    /// The worst of them, for kinds that do not last.
+    /// The worst of those occurrences, for kinds that are not conditions.
     #[serde(default)]
     worst: Vec<Example>,
-    /// When it was told last, and how many there were.
+    /// When the condition was reported last, and how many things were affected then.
     #[serde(default)]
     told: Option<(Timestamp, u64)>,
-    /// Since when it is over, if it was told.
+    /// Since when the condition is gone, if it was reported.
     #[serde(default)]
     clear_since: Option<Timestamp>,
 }
 
-/// How a target does, for those who look at it.
+/// How sending to a target works, for the API.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TargetState {
     /// Messages that were sent.
@@ -97,11 +97,11 @@ pub struct TargetState {
     pub failures: u32,
     /// When the next try is made, after a failure.
     pub next_try_at: Option<Timestamp>,
-    /// What the target was told and is not over, with the number that it was told.
+    /// The conditions that were reported and are not resolved, each with the count that was reported.
     pub firing: Vec<(AlertKind, u64)>,
 }
 
-/// How many there are now of each kind, and the worst.
+/// For each condition, how many things are affected now, and the worst of them.
 type Levels<'a> = BTreeMap<AlertKind, (u64, Vec<&'a Example>)>;
 
 /// Why a message is sent.
@@ -142,13 +142,13 @@ impl Book {
         }
     }
 
-    /// Forgets what nodes reported that have left.
+    /// Forgets the reports of nodes that have left the cluster.
     pub fn keep_nodes(&mut self, is_living: impl Fn(&str) -> bool) {
         self.nodes.retain(|node, _| is_living(node));
     }
 
-    /// The message that this target gets now, if there is one. Until [`Book::sent`] or
-    /// [`Book::failed`] is called, or a while has passed, it gets no other one.
+    /// The message that this target is sent now, if there is one. It is sent no other one until
+    /// [`Book::sent`] or [`Book::failed`] is called, or `SENDING_MAX` has passed.
     pub fn due(
         &mut self,
         name: &str,
@@ -192,12 +192,12 @@ impl Book {
         pause
     }
 
-    /// Whether nothing is wrong, nothing is to be told, and nothing was told that is not over.
+    /// Whether no condition lasts, nothing is pending, and everything that was reported is resolved.
     pub fn is_quiet(&self) -> bool {
         self.nodes.is_empty() && self.targets.values().all(|target| target.kinds.is_empty())
     }
 
-    /// How a target does.
+    /// How sending to a target works.
     pub fn state(&self, name: &str) -> TargetState {
         let Some(target) = self.targets.get(name) else { return TargetState::default() };
         let told = |(kind, book): (&AlertKind, &KindBook)| Some((*kind, book.told?.1));
@@ -233,7 +233,7 @@ impl TargetBook {
         book.new = book.new.saturating_add(seen.count);
         book.news_since.get_or_insert(now);
         self.changed_at = Some(now);
-        if !seen.kind.lasts() {
+        if !seen.kind.is_condition() {
             book.since.get_or_insert(now);
             book.worst.extend(seen.worst.iter().cloned());
             book.worst.sort_by_key(|example| std::cmp::Reverse(example.weight));
@@ -241,12 +241,12 @@ impl TargetBook {
         }
     }
 
-    /// Compares what lasts with what was told.
+    /// Compares the conditions that last with those that were reported.
     fn refresh(&mut self, levels: &Levels<'_>, policy: &AlertPolicy, now: Timestamp) {
         for kind in levels.keys() {
             self.kinds.entry(*kind).or_default();
         }
-        for (kind, book) in self.kinds.iter_mut().filter(|(kind, _)| kind.lasts()) {
+        for (kind, book) in self.kinds.iter_mut().filter(|(kind, _)| kind.is_condition()) {
             let count = levels.get(kind).map_or(0, |(count, _)| *count);
             book.refresh(count, policy, now);
         }
@@ -270,14 +270,15 @@ impl TargetBook {
 
     fn reason(&self, levels: &Levels<'_>, policy: &AlertPolicy, now: Timestamp) -> Option<Reason> {
         let news = || {
-            let tellable =
-                |(kind, _): &(&AlertKind, &KindBook)| !kind.lasts() || levels.contains_key(*kind);
+            let is_reportable = |(kind, _): &(&AlertKind, &KindBook)| {
+                !kind.is_condition() || levels.contains_key(*kind)
+            };
             let is_due = |book: &KindBook| {
                 book.news_since.is_some_and(|since| now.since(since) >= policy.group_window)
             };
-            self.kinds.iter().filter(tellable).filter(move |(_, book)| is_due(book))
+            self.kinds.iter().filter(is_reportable).filter(move |(_, book)| is_due(book))
         };
-        // What has become critical does not wait for the pace of lesser news.
+        // A new critical alert does not wait for the pace of less urgent ones.
         let is_urgent = |(kind, book): (&AlertKind, &KindBook)| {
             kind.severity() == Severity::Critical && book.told.is_none()
         };
@@ -313,7 +314,7 @@ impl TargetBook {
                 let worst = worst.iter().map(|example| (*example).clone()).collect();
                 return Some(AlertLine { kind, status, count: *count, new, since, worst });
             }
-            if !kind.lasts() {
+            if !kind.is_condition() {
                 let worst = book.worst.clone();
                 return (new > 0).then_some(AlertLine {
                     kind,
@@ -348,7 +349,7 @@ impl TargetBook {
         self.kinds.retain(|_, book| *book != KindBook::default());
         let interval = self.interval(policy);
         if message.status == AlertStatus::Firing {
-            // News that goes on is told less and less often.
+            // While new occurrences go on, double the time until the next message.
             let goes_on = !self.has_passed(interval.saturating_mul(2), now);
             let next = if goes_on { interval.saturating_mul(2).min(HOUR) } else { Duration::ZERO };
             self.pace_ms = u64::try_from(next.as_millis()).unwrap_or(u64::MAX);
@@ -362,7 +363,7 @@ impl TargetBook {
 }
 
 impl KindBook {
-    /// Compares how many there are with what was told.
+    /// Compares the present count with the one that was reported.
     fn refresh(&mut self, count: u64, policy: &AlertPolicy, now: Timestamp) {
         if count > 0 {
             self.since.get_or_insert(now);
@@ -377,8 +378,8 @@ impl KindBook {
         if self.told.is_some() {
             self.clear_since.get_or_insert(now);
         }
-        // What is over before it could be told is not told. A transition is reported a little
-        // before the count that has it, so wait for that.
+        // Drop a condition that ended before it was reported. Keep it for `group_window`, because a
+        // transition arrives shortly before the count that includes it.
         let is_old = self.news_since.is_none_or(|since| now.since(since) >= policy.group_window);
         if self.new == 0 || is_old {
             (self.new, self.news_since) = (0, None);
@@ -386,18 +387,18 @@ impl KindBook {
         }
     }
 
-    /// Whether it was told, and has been over for long enough.
+    /// Whether the condition was reported, and has been gone for `resolve_after`.
     fn is_over(&self, policy: &AlertPolicy, now: Timestamp) -> bool {
         self.clear_since.is_some_and(|since| now.since(since) >= policy.resolve_after)
     }
 
-    /// A message had this line.
+    /// Notes that a message with this line was sent.
     fn told(&mut self, line: &AlertLine, at: Timestamp) {
         self.new = self.new.saturating_sub(line.new);
         if self.new == 0 {
             self.news_since = None;
         }
-        if !line.kind.lasts() {
+        if !line.kind.is_condition() {
             self.since = self.news_since;
             self.worst.clear();
             return;

@@ -1,13 +1,13 @@
-//! Alerts to the operator: what is told to which target, when, and how often.
+//! Alerts to the operator: which target is sent which message, when, and how often.
 //!
 //! An outage is one message, not a thousand. Nodes report what they see ([`Seen`]) into a [`Book`]
-//! that the store keeps; [`Book::due`] decides whether a target is told something now, and what.
-//! **Nothing is told twice** unless it lasts: what was told is in the book, which survives restarts
-//! and is shared by the nodes of a cluster.
+//! that the store keeps; [`Book::due`] decides whether a target is sent a message now, and which one.
+//! **Nothing is reported twice**, except for reminders of conditions that last: the book has what was
+//! reported, survives restarts, and is shared by the nodes of a cluster.
 //!
 //! ```text
 //! seen ──group_window──▶ message ──more happens, pace──▶ update … ──all clear, resolve_after──▶ resolved
-//!                           └── it lasts, repeat_every ──▶ reminder
+//!                           └── condition lasts, repeat_every ──▶ reminder
 //! ```
 
 mod book;
@@ -102,7 +102,7 @@ impl AlertKind {
         }
     }
 
-    /// How urgent it is.
+    /// How urgent an alert of this kind is.
     pub const fn severity(self) -> Severity {
         match self {
             AlertKind::TransitionsSuspended | AlertKind::Disk | AlertKind::Store => {
@@ -113,8 +113,9 @@ impl AlertKind {
         }
     }
 
-    /// Whether it lasts until it is over. Otherwise it happens, and is only counted.
-    const fn lasts(self) -> bool {
+    /// Whether this kind is a condition, which lasts until it is resolved. The other kinds are events
+    /// of a moment, which are counted.
+    const fn is_condition(self) -> bool {
         match self {
             AlertKind::TransitionsSuspended
             | AlertKind::Disk
@@ -125,7 +126,7 @@ impl AlertKind {
         }
     }
 
-    /// Whether it is about one tenant.
+    /// Whether an alert of this kind is about one tenant, not about the server.
     const fn has_tenant(self) -> bool {
         match self {
             AlertKind::DestinationFrozen
@@ -166,16 +167,17 @@ impl fmt::Display for AlertKind {
     }
 }
 
-/// How often a target is told something.
+/// How often a target is sent messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AlertPolicy {
-    /// What happens within this time after the first thing is told together with it.
+    /// What happens within this time after the first occurrence is reported together with it.
     pub group_window: Duration,
-    /// The shortest time between two messages. It doubles up to an hour while there is news.
+    /// The shortest time between two messages. It doubles, up to an hour, while new occurrences
+    /// come.
     pub interval_min: Duration,
-    /// How long everything must be well before that is told.
+    /// How long every condition must be gone before the message that it is resolved.
     pub resolve_after: Duration,
-    /// After this time the target is reminded of what lasts.
+    /// After this time the target is reminded of conditions that last.
     pub repeat_every: Duration,
     /// The most messages in an hour.
     pub hourly_max: u32,
@@ -193,10 +195,10 @@ impl Default for AlertPolicy {
     }
 }
 
-/// What a target wants to be told.
+/// Which alerts a target wants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
-    /// Nothing less urgent.
+    /// The lowest severity that the target wants.
     pub severity: Severity,
     /// Only these kinds; all if it is empty.
     pub kinds: BTreeSet<AlertKind>,
@@ -218,7 +220,7 @@ impl Wanted {
             && (self.tenants.is_empty() || kind.has_tenant())
     }
 
-    /// Whether what was seen in this scope is counted: `None` is everything.
+    /// Whether the target counts reports of this scope: `None` is all tenants together.
     fn has_scope(&self, scope: Option<&TenantId>) -> bool {
         match scope {
             None => self.tenants.is_empty(),
@@ -227,7 +229,7 @@ impl Wanted {
     }
 }
 
-/// One of the things that an alert is about. All text is [`plain`].
+/// One of the destinations, deliveries or nodes that an alert is about. All text is [`plain`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Example {
     /// The tenant that it belongs to.
@@ -236,26 +238,27 @@ pub struct Example {
     /// The identifier, to look it up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// What it is: the origin of a URL, a type of events, a node.
+    /// Its name: the origin of a URL, a type of events, a node.
     pub name: String,
     /// What is wrong with it.
     pub detail: String,
-    /// How bad it is: the worst are shown.
+    /// How bad it is: a message shows the worst.
     #[serde(default)]
     pub weight: u64,
 }
 
-/// What one node sees of one kind, for one tenant or for all.
+/// What one node reports of one kind, for one tenant or for all.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seen {
-    /// What it is.
+    /// The kind of the alert.
     pub kind: AlertKind,
-    /// Whose it is; `None` for all tenants together.
+    /// The tenant that is affected; `None` for all tenants together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<TenantId>,
-    /// How many: there are now, or have happened since the last report.
+    /// For a condition, how many things are affected now; for other kinds, how often it happened
+    /// since the last report.
     pub count: u64,
-    /// The worst of them.
+    /// Examples of what is affected, the worst first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub worst: Vec<Example>,
 }
@@ -263,9 +266,9 @@ pub struct Seen {
 /// The report of one node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
-    /// What lasts. It replaces what the node reported before.
+    /// The conditions that last now. They replace those that the node reported before.
     pub now: Vec<Seen>,
-    /// What has happened since its last report.
+    /// What has happened since the node's last report.
     pub happened: Vec<Seen>,
 }
 
@@ -275,7 +278,7 @@ pub struct Report {
 pub enum AlertStatus {
     /// Something is wrong.
     Firing,
-    /// It is over.
+    /// The conditions that were reported are gone.
     Resolved,
     /// Nothing is wrong: somebody tries whether messages arrive.
     Test,
@@ -297,11 +300,11 @@ impl AlertStatus {
 pub struct AlertMessage {
     /// How many messages the target got before it.
     pub number: u64,
-    /// When it was made.
+    /// When the message was made.
     pub at: Timestamp,
-    /// `Resolved` only when everything that was told is over.
+    /// `Resolved` only when every condition that was reported is gone.
     pub status: AlertStatus,
-    /// Whether it says nothing new.
+    /// Whether the message repeats what was reported before.
     pub is_reminder: bool,
     /// One for each kind, the most urgent first.
     pub lines: Vec<AlertLine>,
@@ -310,22 +313,22 @@ pub struct AlertMessage {
 /// What a message says of one kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AlertLine {
-    /// What it is.
+    /// The kind of the alert.
     pub kind: AlertKind,
-    /// Whether it is over.
+    /// Whether the condition lasts or is resolved.
     pub status: AlertStatus,
-    /// How many there are now, or have happened.
+    /// How many things are affected now, or how often it happened.
     pub count: u64,
-    /// How many are new since the last message.
+    /// How many occurrences are new since the last message.
     pub new: u64,
-    /// When it began.
+    /// When the condition began, or the first occurrence happened.
     pub since: Timestamp,
-    /// The worst of them.
+    /// Examples of what is affected, the worst first.
     pub worst: Vec<Example>,
 }
 
 impl AlertMessage {
-    /// A message that somebody asked for, to see whether it arrives.
+    /// A message that an operator asked for, to see whether messages arrive.
     pub fn test(at: Timestamp) -> Self {
         let (status, lines) = (AlertStatus::Test, Vec::new());
         AlertMessage { number: 0, at, status, is_reminder: false, lines }

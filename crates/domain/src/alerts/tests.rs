@@ -113,7 +113,7 @@ fn outage_is_one_message_and_its_end_another() {
 }
 
 #[test]
-fn more_of_it_is_told_at_a_slowing_pace() {
+fn new_occurrences_are_reported_at_a_slowing_pace() {
     // One more dies every ten seconds, for three hours.
     let steps = "delivery_dead+1 +10 ".repeat(3 * 360);
     let mut world = World::new(Wanted::default());
@@ -128,7 +128,7 @@ fn more_of_it_is_told_at_a_slowing_pace() {
 }
 
 #[test]
-fn what_lasts_is_repeated_once_a_day() {
+fn condition_that_lasts_is_repeated_once_a_day() {
     check(
         "destination_frozen=2 +200000",
         &[
@@ -140,13 +140,13 @@ fn what_lasts_is_repeated_once_a_day() {
 }
 
 #[test]
-fn what_is_over_within_the_window_is_not_told() {
+fn condition_that_ends_within_the_group_window_is_not_reported() {
     check("destination_disabled=3 destination_disabled+3 +20 destination_disabled=0 +4000", &[]);
     check("destination_disabled+1 +4000", &[]);
 }
 
 #[test]
-fn a_relapse_before_all_is_clear_is_the_same_outage() {
+fn relapse_before_the_all_clear_is_the_same_outage() {
     check(
         "disk=1 +60 disk=0 +200 disk=1 +60 disk=0 +1000",
         &["30: critical: the disk is full", "620: resolved: the disk is full"],
@@ -154,7 +154,7 @@ fn a_relapse_before_all_is_clear_is_the_same_outage() {
 }
 
 #[test]
-fn critical_news_does_not_wait_for_the_pace_of_lesser_news() {
+fn critical_alert_does_not_wait_for_the_pace_of_others() {
     check(
         "destination_disabled=1 +60 transitions_suspended=1 +60",
         &[
@@ -172,7 +172,7 @@ fn critical_news_does_not_wait_for_the_pace_of_lesser_news() {
 }
 
 #[test]
-fn another_one_is_news_although_the_number_is_the_same() {
+fn new_occurrence_is_reported_although_the_count_is_the_same() {
     check(
         "destination_disabled=1 destination_disabled+1 +100 destination_disabled=0 +10 \
          destination_disabled+1 +1 destination_disabled=1 +400",
@@ -195,7 +195,7 @@ fn flapping_is_bounded_by_the_pace_and_by_the_hourly_maximum() {
 }
 
 #[test]
-fn failing_target_is_tried_again_with_growing_pauses_and_then_told_everything_at_once() {
+fn failing_target_is_tried_again_with_growing_pauses_and_then_gets_one_message() {
     check(
         "down delivery_dead+7 +100 delivery_dead+5 destination_disabled=2 +100 up +400",
         &[
@@ -215,7 +215,7 @@ fn failing_target_is_tried_again_with_growing_pauses_and_then_told_everything_at
 }
 
 #[test]
-fn outage_that_ends_while_the_target_is_down_is_not_told() {
+fn outage_that_ends_while_the_target_is_down_is_not_reported() {
     check(
         "down destination_disabled=2 +60 destination_disabled=0 +60 up +2000",
         &["30: failed", "40: failed", "60: failed"],
@@ -255,7 +255,7 @@ fn counts_of_all_living_nodes_are_added_and_those_of_others_forgotten() {
 }
 
 #[test]
-fn target_is_told_only_what_it_wants() {
+fn target_is_sent_only_the_kinds_and_tenants_it_wants() {
     let errors = Wanted { severity: Severity::Error, ..Wanted::default() };
     check_for(
         errors,
@@ -284,7 +284,7 @@ fn target_is_told_only_what_it_wants() {
 }
 
 #[test]
-fn book_is_quiet_when_all_is_told_and_over() {
+fn book_is_quiet_when_everything_is_reported_and_resolved() {
     let mut world = World::new(Wanted::default());
     assert!(world.book.is_quiet());
     for step in ["disk=1", "+40"] {

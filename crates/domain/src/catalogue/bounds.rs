@@ -52,7 +52,7 @@ const REFUSED: [(&str, &str); 8] = [
     ("unevaluatedItems", "use items or additionalItems"),
 ];
 
-/// Work that a pattern causes for 64 bytes of a text, in rules.
+/// The cost of matching a regular expression against 64 bytes, as a number of schema rules.
 const PATTERN_RULES: u64 = 512;
 /// Bytes of a text that count as one more step.
 const STEP_BYTES: u64 = 64;

@@ -44,7 +44,8 @@ impl TypePattern {
         }
     }
 
-    /// Every pattern that matches this type: one for each word, and one or two more.
+    /// Every pattern that matches this type: the type itself, each of its prefixes as `prefix.*`, and
+    /// `*` unless the type is reserved.
     pub fn all_matching(kind: &EventType) -> impl Iterator<Item = TypePattern> {
         let exact = std::iter::once(TypePattern::Exact(kind.clone()));
         let any = (!kind.is_reserved()).then_some(TypePattern::Any);

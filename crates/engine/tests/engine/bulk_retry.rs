@@ -51,7 +51,7 @@ async fn job(world: &World, job: &ReplayJob) -> ReplayJob {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_is_sent_once_and_before_its_slots() {
+async fn waiting_deliveries_are_sent_once_and_before_their_slots() {
     let world = with_waiting(300).await;
     assert_eq!(world.engine.count_replay(&tenant(), &waiting(None)).await.unwrap(), 300);
     assert_eq!(world.script.sent().len(), 0, "a dry run sends nothing");
@@ -66,7 +66,7 @@ async fn what_waits_is_sent_once_and_before_its_slots() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_fails_again_keeps_its_slot_and_is_not_sent_twice() {
+async fn delivery_that_fails_again_keeps_its_slot_and_is_not_sent_twice() {
     let world = with_waiting(5).await;
     world.script.set(URL, crate::world::FAIL);
     let before = world.deliveries().await;
@@ -96,7 +96,7 @@ async fn a_job_that_is_repeated_takes_what_still_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_keeps_its_pace_and_its_filter() {
+async fn bulk_retry_keeps_its_pace_and_its_filter() {
     let mut world = with_waiting(60).await;
     world.subscribe(OTHER).await;
     world.script.set(OTHER, Mood::Answers(500, ms(0)));
@@ -123,7 +123,7 @@ async fn it_keeps_its_pace_and_its_filter() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_survives_restarts_and_sends_each_once() {
+async fn bulk_retry_survives_restarts_and_sends_each_once() {
     let mut world = with_waiting(200).await;
     let started = world.engine.start_replay(&tenant(), waiting(Some(20))).await.unwrap();
     for n in 0..8 {
@@ -139,7 +139,7 @@ async fn it_survives_restarts_and_sends_each_once() {
 
 /// What was accepted after the job began is not its own.
 #[tokio::test(start_paused = true)]
-async fn what_comes_later_waits_for_its_slot() {
+async fn delivery_accepted_after_the_bulk_retry_waits_for_its_slot() {
     let world = with_waiting(50).await;
     world.script.set(URL, crate::world::FAIL);
     let started = world.engine.start_replay(&tenant(), waiting(Some(10))).await.unwrap();

@@ -157,7 +157,7 @@ async fn what_died_of_an_outage_is_replayed_when_a_probe_ends_it() {
     let world = disabled(replaying(), 250).await;
     world.script.set(URL, OK);
     world.send().await;
-    // The probe goes ten minutes after the beginning.
+    // The probe is sent ten minutes after the destination was disabled.
     world.pass(MINUTE * 4 + ms(500)).await;
     assert_eq!(world.state(URL).await, "enabled");
     let sent = world.script.sent().len();

@@ -83,7 +83,7 @@ pub(crate) async fn run(context: &Context, arguments: Destinations) -> Result<()
         }
         Command::Get { id } => {
             let one = context.get(&path(&id, "")?, &[]).await?;
-            // Only the words have them: JSON is the API's answer.
+            // The words show statistics; `--json` prints the API's answer unchanged.
             let stats =
                 if context.output.json { Json::Null } else { stats(context, &id, 24).await? };
             context.output.value(&one, |one| words::one(&context.show(), one, &stats))?;

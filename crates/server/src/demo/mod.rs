@@ -42,9 +42,9 @@ use crate::output::{Colour, Output};
 use crate::serve::{ListenerOptions, Server, listen_http};
 use crate::telemetry;
 
-/// How often the screen is drawn and the plot is asked.
+/// How often the screen is drawn and the script may take its next step.
 const DRAW_EVERY: Duration = Duration::from_millis(100);
-/// Observations that wait to be taken in.
+/// The most observations that wait to be shown.
 const SEEN_MAX: usize = 4_096;
 /// Retries of a delivery here, instead of eleven: so that one dies while somebody is looking.
 const RETRIES: u32 = 6;

@@ -8,7 +8,7 @@ use crate::support::receiver::Arrived;
 use crate::support::server::Server;
 use crate::support::{Receiver, Start, http, run, stderr, stdout, text};
 
-/// The received events: tenant, type, nearness.
+/// The tenant, the type and, of a warning, the nearness to the threshold of each received event.
 fn told(arrived: &[Arrived]) -> Vec<(String, String, String)> {
     let told = arrived.iter().map(|arrived| {
         let event: Json = serde_json::from_slice(&arrived.body).unwrap();

@@ -99,7 +99,7 @@ fn redacted(text: &str) -> String {
     shown
 }
 
-/// Whether a word is a secret: such a beginning, and long enough to be one.
+/// Whether a word is a secret: it starts with a prefix in `SECRETS` and has at least 20 characters.
 fn is_secret(word: &str) -> bool {
     const LENGTH_MIN: usize = 20;
     word.len() >= LENGTH_MIN && SECRETS.iter().any(|begin| word.starts_with(begin))

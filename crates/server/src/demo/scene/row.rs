@@ -42,13 +42,13 @@ pub(in crate::demo) struct Row {
     delivered: VecDeque<(u64, u64)>,
 }
 
-/// What was told of a hanging receiver.
+/// What the narration has said of a hanging receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hang {
     Untold,
-    /// That it leaves requests unanswered.
+    /// The receiver leaves requests unanswered.
     Holds,
-    /// That its limit fell to one request.
+    /// The receiver's in-flight limit fell to one request.
     Limited,
 }
 

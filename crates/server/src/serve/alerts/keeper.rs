@@ -17,13 +17,13 @@ const TRIES: u32 = 10;
 /// A store that does not answer within this time is left alone.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The book.
+/// The book of the alerts, as a copy of the stored one that is ahead of it by changes not written yet.
 pub(super) struct Keeper {
     store: Arc<dyn Store>,
     book: Book,
-    /// What the store has, as far as is known.
+    /// The bytes of the book that the store had at the last read or write; `None` before the first.
     stored: Option<Vec<u8>>,
-    /// Whether the store has the book as it is here.
+    /// Whether the store has every change of this copy.
     is_saved: bool,
 }
 

@@ -34,12 +34,12 @@ use self::webhook::Webhook;
 use super::metrics::Metrics;
 use crate::config::{AlertTarget, Config, SendTo, StoreChoice};
 
-/// How often this node looks.
+/// How often this node compares what it sees with the book.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// A node of a cluster reads the book after this many looks, and reports what it sees.
 const READ_AFTER_LOOKS: u32 = 30;
 
-/// One of those who are told.
+/// A target of alerts.
 struct Target {
     name: String,
     kind: &'static str,
@@ -78,12 +78,12 @@ fn tenants(config: &Config) -> BTreeSet<TenantId> {
     targets.flat_map(|target| target.wanted.tenants.iter().cloned()).collect()
 }
 
-/// What gathers what happens; `None` if there is nobody to tell.
+/// The collector of what happens; `None` if no target is configured.
 pub(super) fn feed(config: &Config) -> Option<AlertFeed> {
     (!config.alerts.targets.0.is_empty()).then(|| AlertFeed::new(tenants(config)))
 }
 
-/// Starts to tell the targets.
+/// Starts the task that sends alerts to the targets.
 pub(super) fn start(config: &Config, parts: Parts) -> anyhow::Result<Arc<Desk>> {
     let Parts { store, clock, metrics, feed } = parts;
     let roots = config.tls.extra_roots.as_ref();

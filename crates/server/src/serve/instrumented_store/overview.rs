@@ -1,4 +1,4 @@
-//! Lists of all tenants, as they are.
+//! Forwards the lists of all tenants to the store. They are not measured.
 
 use async_trait::async_trait;
 use postrider_domain::delivery::{Delivery, StateName};

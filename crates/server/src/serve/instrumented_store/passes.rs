@@ -1,4 +1,4 @@
-//! Passes, as they are.
+//! Forwards the calls about passes to the store. They are not measured.
 
 use async_trait::async_trait;
 use postrider_domain::ids::TenantId;

@@ -1,4 +1,4 @@
-//! Statistics of destinations, as they are.
+//! Forwards the statistics of destinations to the store. They are not measured.
 
 use async_trait::async_trait;
 use postrider_domain::attempt_tally::AttemptTally;

@@ -308,7 +308,8 @@ impl Metrics {
             Some(Arc::new(vec![Standing { destination, tenant, state, failures: 101 }]));
     }
 
-    /// A target of alerts was told something, or that failed; without an outcome, it is there.
+    /// Counts a message to a target of alerts as sent or failed; `None` only shows the target with
+    /// zeros.
     pub(crate) fn alert(&self, target: &str, sent: Option<bool>) {
         let mut state = self.state();
         let (good, bad) = state.alerts.entry(target.to_owned()).or_default();
