@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_half_of_twenty_that_begin_to_fail_together_are_held() {
+    fn transitions_are_suspended_when_more_than_half_of_twenty_begin_to_fail_together() {
         for (failed, ok, suspension) in [
             (20, 0, Suspension::On),
             (11, 9, Suspension::On),
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hold_lasts_while_most_still_fail_and_ends_when_they_recover() {
+    fn suspension_lasts_while_most_still_fail_and_ends_when_they_recover() {
         let mut guard = guard();
         assert_eq!(round(&mut guard, 0, 40, START), Suspension::Off);
         assert_eq!(round(&mut guard, 40, 0, at(10)), Suspension::On);
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hold_ends_in_any_case_and_where_nothing_is_attempted() {
+    fn suspension_ends_after_an_hour_or_when_nothing_is_attempted() {
         let mut guard = guard();
         round(&mut guard, 40, 0, START);
         for minute in 1..60 {
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relapse_within_two_windows_is_the_same_outage() {
+    fn relapse_within_two_windows_is_the_same_outage() {
         let mut guard = guard();
         round(&mut guard, 0, 40, START);
         assert_eq!(round(&mut guard, 40, 0, at(10)), Suspension::On);
