@@ -10,7 +10,7 @@ use super::commits::Ack;
 use super::drain::Drained;
 use super::messages::{Action, Load};
 use super::state::Core;
-use super::table::{Entry, Places, Position};
+use super::table::{Entry, Origin, Places, Position};
 
 impl Core {
     /// Cancels a delivery that is in memory.
@@ -35,11 +35,11 @@ impl Core {
         self.commits.delivery(before, cancelled.clone(), None);
         let Entry { dest: ix, position, .. } = self.take_out(id)?;
         match position {
-            Position::Probe | Position::Placed(Places { is_probe: true, .. }) => {
+            Position::Probe | Position::Placed(Places { from: Origin::Probe, .. }) => {
                 self.lose_probe(ix, id);
             }
             Position::RetryLane { drained: true }
-            | Position::Placed(Places { drained: true, .. }) => {
+            | Position::Placed(Places { from: Origin::Drained, .. }) => {
                 self.drained(ix, Drained::Cancelled);
             }
             Position::FirstLane

@@ -18,7 +18,7 @@ use super::destinations::{DestIx, ProbeStage};
 use super::messages::{Action, Outgoing};
 use super::payloads::in_flight_bytes;
 use super::state::Core;
-use super::table::{Flight, Places, Position};
+use super::table::{Flight, Origin, Places, Position};
 use crate::live::EngineEvent;
 use crate::loaded::Loaded;
 
@@ -211,11 +211,11 @@ impl Core {
         let is_to_give_back =
             self.shards.is_to_give_back(self.table.dests[ix.get()].record.id.shard());
         let is_stopped = self.shutdown.is_begun() || self.shards.are_unsure();
-        if is_stopped || is_to_give_back && !places.is_probe {
+        if is_stopped || is_to_give_back && places.from != Origin::Probe {
             self.put_back(id);
             return false;
         }
-        if places.is_probe {
+        if places.from == Origin::Probe {
             let is_probe = self.is_probe(id, ix);
             if !is_probe {
                 self.release_probe(id, ix);
@@ -243,7 +243,7 @@ impl Core {
     /// send any more.
     fn launch(&mut self, id: DeliveryId) -> bool {
         let Some((ix, places)) = self.places_of(id) else { return false };
-        if places.drained && !self.still_drains(id, ix) {
+        if places.from == Origin::Drained && !self.still_drains(id, ix) {
             self.return_to_slot(id, ix);
             return false;
         }
@@ -257,7 +257,8 @@ impl Core {
             self.cancel_resident(id, CancelReason::Asked);
             return false;
         }
-        let turn = if places.is_probe { Some(Turn::Probe) } else { entry.delivery.turn() };
+        let turn =
+            if places.from == Origin::Probe { Some(Turn::Probe) } else { entry.delivery.turn() };
         let Some(turn) = turn else {
             // It has ended: nothing is to be sent any more.
             self.take_out(id);

@@ -122,13 +122,7 @@ impl Core {
     }
 
     /// Puts a delivery that was taken but not sent back to the front of its lane.
-    pub(super) fn push_front(&mut self, id: DeliveryId, lane: Lane, drained: bool) {
-        let Some(entry) = self.table.entries.get_mut(&id) else { return };
-        entry.position = match lane {
-            Lane::First => Position::FirstLane,
-            Lane::Retry => Position::RetryLane { drained },
-        };
-        let ix = entry.dest;
+    pub(super) fn push_front(&mut self, id: DeliveryId, ix: DestIx, lane: Lane) {
         let queue = self.table.dests[ix.get()].queue(lane);
         queue.ids.push_front(id);
         queue.len += 1;

@@ -11,7 +11,7 @@ use postrider_domain::ids::DeliveryId;
 
 use super::destinations::DestIx;
 use super::state::Core;
-use super::table::{Entry, Places, Position};
+use super::table::{Entry, Origin, Places, Position};
 use crate::loaded::Loaded;
 
 impl Core {
@@ -28,32 +28,37 @@ impl Core {
             Lane::First => dest.first_since_retry = dest.first_since_retry.saturating_add(1),
             Lane::Retry => dest.first_since_retry = 0,
         }
-        self.enter_places(id, lane, false);
+        let is_drained = |entry: &Entry| entry.position == (Position::RetryLane { drained: true });
+        let from = match lane {
+            Lane::First => Origin::FirstLane,
+            Lane::Retry if self.table.entries.get(&id).is_some_and(is_drained) => Origin::Drained,
+            Lane::Retry => Origin::RetryLane,
+        };
+        self.enter_places(id, from);
     }
 
     /// Takes places for a probe.
     pub(super) fn take_places_for_probe(&mut self, id: DeliveryId) {
-        self.enter_places(id, Lane::Retry, true);
+        self.enter_places(id, Origin::Probe);
     }
 
-    fn enter_places(&mut self, id: DeliveryId, lane: Lane, is_probe: bool) {
+    fn enter_places(&mut self, id: DeliveryId, from: Origin) {
         let Some(entry) = self.table.entries.get_mut(&id) else { return };
-        let drained = entry.position == (Position::RetryLane { drained: true });
         let (queued, dest) = (entry.event.take(), &mut self.table.dests[entry.dest.get()]);
         let event = queued.clone().or_else(|| {
             let delivery = &entry.delivery;
             self.payloads.known(&delivery.tenant, &delivery.event)
         });
         dest.in_flight += 1;
-        dest.retry_in_flight += u32::from(lane == Lane::Retry);
+        dest.retry_in_flight += u32::from(from.lane() == Lane::Retry);
         let tenant = dest.tenant;
         self.table.tenants[tenant].in_flight += 1;
-        *self.table.in_flight.of(lane) += 1;
+        *self.table.in_flight.of(from.lane()) += 1;
         self.forget_payload(queued.as_deref());
         let unread_bytes = self.count_in_flight(tenant, event.as_deref());
         if let Some(entry) = self.table.entries.get_mut(&id) {
             entry.event = event;
-            entry.position = Position::Placed(Places { lane, drained, is_probe, unread_bytes });
+            entry.position = Position::Placed(Places { from, unread_bytes });
         }
     }
 
@@ -87,8 +92,8 @@ impl Core {
         let dest = &mut self.table.dests[ix.get()];
         dest.used_at = self.now;
         dest.in_flight -= 1;
-        dest.retry_in_flight -= u32::from(places.lane == Lane::Retry);
-        *self.table.in_flight.of(places.lane) -= 1;
+        dest.retry_in_flight -= u32::from(places.from.lane() == Lane::Retry);
+        *self.table.in_flight.of(places.from.lane()) -= 1;
         let tenant = dest.tenant;
         self.table.tenants[tenant].in_flight -= 1;
         self.uncount_in_flight(tenant, places, event);
@@ -102,13 +107,13 @@ impl Core {
         let Some((ix, places)) = self.places_of(id) else { return };
         let event = self.table.entries.get_mut(&id).and_then(|entry| entry.event.take());
         self.give_back_places(ix, &places, event.as_deref());
-        if places.is_probe {
-            if let Some(entry) = self.table.entries.get_mut(&id) {
-                entry.position = Position::Probe;
-            }
+        if let Some(entry) = self.table.entries.get_mut(&id) {
+            entry.position = places.from.position();
+        }
+        if places.from == Origin::Probe {
             self.rings.probes.push_back(id);
         } else {
-            self.push_front(id, places.lane, places.drained);
+            self.push_front(id, ix, places.from.lane());
         }
     }
 

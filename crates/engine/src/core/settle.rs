@@ -13,7 +13,7 @@ use super::drain::Drained;
 use super::limiter::Pace;
 use super::messages::{Action, Attempted};
 use super::state::Core;
-use super::table::{Entry, Flight, Position};
+use super::table::{Entry, Flight, Origin, Position};
 use crate::attempt::own_fault;
 use crate::live::{EngineEvent, death};
 
@@ -111,7 +111,7 @@ impl Core {
         let to = transition.as_ref().map(|transition| transition.to);
         self.circuit_changed(ix, transition);
         self.arm_circuit(ix);
-        if flight.places.drained {
+        if flight.places.from == Origin::Drained {
             self.drained(ix, if failed { Drained::Failed } else { Drained::Delivered });
         }
         match to {

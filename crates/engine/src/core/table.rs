@@ -162,14 +162,44 @@ pub(super) enum Position {
     InFlight(Flight),
 }
 
+/// The queue from which a delivery took its places, and to which it returns if it is not sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// The first lane.
+    FirstLane,
+    /// The retry lane, at its slot or because somebody asked for an attempt.
+    RetryLane,
+    /// The retry lane, before its slot, by the ramp of a drain.
+    Drained,
+    /// It was chosen as the probe.
+    Probe,
+}
+
+impl Origin {
+    /// The lane whose share of the in-flight limit the delivery takes.
+    pub(super) const fn lane(self) -> Lane {
+        match self {
+            Origin::FirstLane => Lane::First,
+            Origin::RetryLane | Origin::Drained | Origin::Probe => Lane::Retry,
+        }
+    }
+
+    /// The position of the delivery after it has returned.
+    pub(super) const fn position(self) -> Position {
+        match self {
+            Origin::FirstLane => Position::FirstLane,
+            Origin::RetryLane => Position::RetryLane { drained: false },
+            Origin::Drained => Position::RetryLane { drained: true },
+            Origin::Probe => Position::Probe,
+        }
+    }
+}
+
 /// The in-flight capacity that a delivery holds, from before its event is read until its attempt
 /// has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Places {
-    pub(super) lane: Lane,
-    /// Whether the ramp of a drain brought it forward.
-    pub(super) drained: bool,
-    pub(super) is_probe: bool,
+    pub(super) from: Origin,
     /// Bytes that are reserved until its event is read.
     pub(super) unread_bytes: usize,
 }
