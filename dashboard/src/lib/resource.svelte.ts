@@ -16,6 +16,8 @@ export class Resource<T> {
   #abort: AbortController | null = null;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #every: number;
+  /** Its component is gone: nobody sees what would be read. */
+  #isClosed = false;
 
   /** `depends` names what makes another thing of it: the value is forgotten then. */
   constructor(read: (signal: AbortSignal) => Promise<T>, options: { every?: number; depends?: () => unknown } = {}) {
@@ -27,8 +29,10 @@ export class Resource<T> {
       void connection.epoch;
       if (known !== undefined && known !== wanted) this.value = null;
       known = wanted;
+      this.#isClosed = false;
       untrack(() => void this.reload());
       return () => {
+        this.#isClosed = true;
         this.#abort?.abort();
         clearTimeout(this.#timer);
       };
@@ -36,6 +40,8 @@ export class Resource<T> {
   }
 
   async reload(): Promise<void> {
+    // An action may end after its page was left: reading again would also poll again, for ever.
+    if (this.#isClosed) return;
     clearTimeout(this.#timer);
     this.#abort?.abort();
     const abort = (this.#abort = new AbortController());
