@@ -42,7 +42,8 @@ export type AuditQuery = Page & { tenant?: string; action?: string; target?: str
 export const api = {
   deliveries: (query: DeliveryQuery, signal?: AbortSignal) => get<T.List<T.Delivery>>('/v1/deliveries', query, signal),
   delivery: (id: string, signal?: AbortSignal) => told(client.deliveries.get(id, until(signal))),
-  attempts: (id: string, where: Page) => page<T.Attempt>((options) => client.deliveries.attempts(id, options), where),
+  attempts: (id: string, where: Page, signal?: AbortSignal) =>
+    page<T.Attempt>((options) => client.deliveries.attempts(id, options), where, signal),
   attemptRequest: (id: string, number: number) => get<T.SentRequest>(at('deliveries', id, `/attempts/${number}/request`)),
   explain: (id: string, signal?: AbortSignal) => told(client.deliveries.explain(id, until(signal))),
   retryDelivery: (id: string) => told(client.deliveries.retry(id)),
