@@ -159,4 +159,58 @@ test('empty pages with more behind them are read on', async () => {
   await undo();
 });
 
+/** So many made-up destinations behind the real ones, as pages of a list would give them. */
+async function manyDestinations(count) {
+  const { data: [real] } = await server.get('destinations?limit=1');
+  const all = Array.from({ length: count }, (_, n) => ({ ...real, id: `dst_made_${n}`, url: `https://example.com/made/${n}`, state: n === count - 1 ? 'frozen' : 'enabled', consecutive_failures: 0, failures: 0 }));
+  const asked = [];
+  const list = async (route) => {
+    const { searchParams: query } = new URL(route.request().url());
+    asked.push(Object.fromEntries(query));
+    const [state, q, from] = [query.get('state'), query.get('q'), Number(query.get('cursor') ?? 0)];
+    const found = all.filter((row) => (!state || (state === 'failing' ? row.state !== 'enabled' : row.state === state)) && (!q || row.url.includes(q)));
+    const to = from + Number(query.get('limit'));
+    return route.fulfill({ json: { data: found.slice(from, to), next_cursor: to < found.length ? String(to) : null } });
+  };
+  const summary = (route) => route.fulfill({ json: { enabled: count - 1, disabled: 0, frozen: 1, complete: false } });
+  await page.route('**/v1/destinations?**', list);
+  await page.route('**/v1/destinations/summary', summary);
+  return { asked, undo: async () => (await page.unroute('**/v1/destinations?**', list), await page.unroute('**/v1/destinations/summary', summary)) };
+}
+
+test('of very many destinations the worst are first, old ones are found, and they are read rarely', async () => {
+  const { asked, undo } = await manyDestinations(7000);
+  await go(page, '/destinations');
+  await page.getByText('5,001: the newest, and all that fail').waitFor();
+  assert.match(await page.locator('.row').first().innerText(), /made\/6999[^]*frozen/, 'the oldest, which is frozen');
+  const before = asked.length;
+  await wait(6000);
+  assert.equal(asked.length, before, 'the whole list is not read every few seconds');
+  await page.getByRole('searchbox', { name: 'Search' }).fill('made/6543');
+  await page.locator('.row').filter({ hasText: 'made/6543' }).waitFor();
+  assert.ok(asked.some((one) => one.q === 'made/6543'));
+  await page.getByRole('searchbox', { name: 'Search' }).fill('made/nowhere');
+  await page.getByText('No destination matches').waitFor();
+  await page.getByRole('searchbox', { name: 'Search' }).fill('');
+  await go(page, '/overview');
+  await page.getByText('6,999+ enabled').waitFor();
+  await page.getByText('1+ frozen').waitFor();
+  await page.locator('td').filter({ hasText: 'made/6999' }).waitFor();
+  await undo();
+});
+
+test('the URLs of a few destinations are read one by one, and no list of all', async () => {
+  const fresh = await openPage(browser, server);
+  await signIn(fresh, server.key);
+  const asked = [];
+  fresh.on('request', (request) => /\/v1\/destinations/.test(request.url()) && asked.push(new URL(request.url()).pathname + new URL(request.url()).search));
+  await go(fresh, '/deliveries');
+  await fresh.locator('.row').filter({ hasText: '/broken' }).first().waitFor();
+  await fresh.locator('.row').filter({ hasText: '/healthy' }).first().waitFor();
+  const lists = asked.filter((one) => one.startsWith('/v1/destinations?') && !one.includes('state='));
+  assert.deepEqual(lists, []);
+  assert.equal(asked.filter((one) => one === `/v1/destinations/${dead.destination_id}`).length, 1);
+  await fresh.context().close();
+});
+
 test('all of this broke no policy', async () => assert.deepEqual(await violations(page), []));

@@ -37,6 +37,8 @@ export type DeliveryQuery = Page & {
   until?: string;
 };
 export type EventQuery = Page & { type?: string; object?: string; since?: string; until?: string };
+export type DestinationQuery = Page & { state?: string; q?: string };
+export type SubscriptionQuery = Page & { q?: string };
 export type AuditQuery = Page & { tenant?: string; action?: string; target?: string };
 
 export const api = {
@@ -50,10 +52,10 @@ export const api = {
   replayDelivery: (id: string) => told(client.deliveries.replay(id)),
   cancelDelivery: (id: string) => told(client.deliveries.cancel(id)),
 
-  destinations: (where: Page, signal?: AbortSignal) =>
-    page<T.Destination>((options) => client.destinations.list(options), where, signal),
-  failingDestinations: (where: Page, signal?: AbortSignal) =>
-    get<T.List<T.Destination>>('/v1/destinations', { state: 'failing', ...where }, signal),
+  destinations: (query: DestinationQuery, signal?: AbortSignal) => get<T.List<T.Destination>>('/v1/destinations', query, signal),
+  /** One of the named tenant, whichever the page looks at. */
+  destinationOf: (tenant: string, id: string, signal?: AbortSignal) =>
+    requestOf<T.Destination>(tenant, { method: 'GET', path: at('destinations', id) }, until(signal)),
   destinationSummary: (signal?: AbortSignal) =>
     get<T.DestinationSummary>('/v1/destinations/summary', {}, signal),
   destination: (id: string, signal?: AbortSignal) => told(client.destinations.get(id, until(signal))),
@@ -87,8 +89,7 @@ export const api = {
 
   subscriptionsOf: (destination: string, signal?: AbortSignal) =>
     get<T.List<T.Subscription>>('/v1/subscriptions', { destination, limit: 100 }, signal),
-  subscriptions: (where: Page, signal?: AbortSignal) =>
-    page<T.Subscription>((options) => client.subscriptions.list(options), where, signal),
+  subscriptions: (query: SubscriptionQuery, signal?: AbortSignal) => get<T.List<T.Subscription>>('/v1/subscriptions', query, signal),
   subscription: (id: string, signal?: AbortSignal) => get<T.Subscription>(at('subscriptions', id), {}, signal),
   createSubscription: (body: T.NewSubscription) => post<T.SubscriptionWithSecret>('/v1/subscriptions', body),
   changeSubscription: (id: string, body: T.SubscriptionChange) =>
