@@ -106,8 +106,8 @@ export const api = {
 
   replays: (where: Page, signal?: AbortSignal) => page<T.Replay>((options) => client.replays.list(options), where, signal),
   replay: (id: string) => told(client.replays.get(id)),
-  countReplay: (body: T.NewReplay) =>
-    ask<T.DryRun>('/v1/replays', { ...body, dry_run: true }),
+  countReplay: (body: T.NewReplay, signal?: AbortSignal) =>
+    ask<T.DryRun>('/v1/replays', { ...body, dry_run: true }, signal),
   startReplay: (body: T.NewReplay) => post<T.Replay>('/v1/replays', body),
   steerReplay: (id: string, what: 'pause' | 'resume' | 'cancel') => told(client.replays[what](id)),
 
