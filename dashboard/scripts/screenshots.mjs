@@ -80,6 +80,8 @@ try {
   };
   for (const [look, options] of Object.entries(LOOKS)) {
     const page = await openPage(browser, server, options);
+    // The machine may have more to do than this.
+    page.setDefaultTimeout(60_000);
     const keep = (name) => page.screenshot({ path: join(folder, `${name}-${look}.png`) });
     if (wanted.length === 0) await keep('sign-in');
     await signIn(page, server.key);

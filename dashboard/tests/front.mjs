@@ -1,11 +1,10 @@
-// Serves the page of dist/ in front of a binary that has another one built in: a changed page is tested without
+// Serves the page of a folder, such as dist, in front of a binary that has another one built in: a changed page is tested without
 // building the binary again. Everything else, and the headers of the page, are the binary's own.
 import { existsSync, readFileSync } from 'node:fs';
 import { Agent, createServer, request as ask } from 'node:http';
-import { extname, join } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { extname, join, resolve as absolute } from 'node:path';
 
-const DIST = fileURLToPath(new URL('../dist', import.meta.url));
+const DIST = absolute(process.env.DASHBOARD_DIST ?? 'dist');
 const TYPES = { '.js': 'text/javascript; charset=utf-8', '.css': 'text/css; charset=utf-8', '.svg': 'image/svg+xml', '.txt': 'text/plain; charset=utf-8' };
 
 export async function startFront(port, target) {

@@ -153,6 +153,8 @@ test('no page is wider than a phone', async () => {
     await shows(page, path, words.slice(0, 1));
     const wide = await page.evaluate(() => [document.documentElement.scrollWidth, document.querySelector('main').scrollWidth]);
     assert.ok(Math.max(...wide) <= 390, `${path} is ${wide} wide`);
+    const over = await page.evaluate(() => [...document.querySelectorAll('.row')].filter((row) => row.scrollHeight > row.clientHeight + 1).map((row) => row.innerText));
+    assert.deepEqual(over, [], `${path} has rows that lie over the next one`);
   }
   await page.getByRole('button', { name: 'Menu' }).click();
   await page.getByRole('link', { name: 'Destinations' }).waitFor();

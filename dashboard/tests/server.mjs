@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { startFront } from './front.mjs';
 
 const BINARY = process.env.POSTRIDER_BINARY;
-/** Tests the page of dist/ instead of the one that is built into the binary. */
+/** Tests the page of this folder instead of the one that is built into the binary. */
 const HAS_FRONT = Boolean(process.env.DASHBOARD_DIST);
 // The server takes every variable with its prefix for a setting, and refuses to start with an unknown one.
 const ENVIRONMENT = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('POSTRIDER_')));
