@@ -106,7 +106,7 @@ test('a row has a bar of its last attempts, its success rate and its response ti
   await signIn(page, server.key);
   await go(page, '/destinations');
   for (const [name, words] of [['healthy', /^The last \d+ attempts?: all delivered; the last one: status 2\d\d$/], ['broken', /all failed; the last one: status 5\d\d$/]]) {
-    const row = page.getByRole('row').filter({ has: page.getByRole('link', { name: `/${name}` }) });
+    const row = page.getByRole('row').filter({ has: page.getByRole('link', { name: new RegExp(`/${name}$`) }) });
     await row.getByRole('img', { name: words }).waitFor();
     const id = world.destination(name);
     const { data } = await server.get(`destinations/stats?ids=${id}`);
