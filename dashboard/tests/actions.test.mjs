@@ -95,7 +95,7 @@ test('a filter that is not JSON is not saved, and the fault is at the filter', a
   const { id } = world.made;
   const before = await server.get(`subscriptions/${id}`);
   await go(page, `/subscriptions/${id}`);
-  await button('Edit').click();
+  await button('Edit', { exact: true }).click();
   await button('JSON', { exact: true }).click();
   await page.getByLabel('Filter as JSON').fill('{"all": [');
   await page.getByText('This is not JSON').waitFor();
@@ -109,7 +109,7 @@ test('a filter that is not JSON is not saved, and the fault is at the filter', a
   await button('Builder', { exact: true }).click();
   await page.getByLabel('Comparison').selectOption('lte');
   await button('Save', { exact: true }).click();
-  await button('Edit').waitFor();
+  await button('Edit', { exact: true }).waitFor();
   assert.deepEqual((await server.get(`subscriptions/${id}`)).filter, { all: [{ field: 'data.at', op: 'lte', value: '2026-01-01T00:00:00Z', as: 'time' }] });
 });
 
@@ -120,7 +120,7 @@ test('a subscription is edited, tested, rotated, switched off and deleted', asyn
   await button('Send a test event').click();
   await page.getByText('arrived, status 200').waitFor();
   assert.ok(world.receivers.seen.some((one) => one.url === '/healthy?mine'));
-  await button('Edit').click();
+  await button('Edit', { exact: true }).click();
   await page.getByLabel('Event types').fill('task.created, task.updated');
   await button('Save').click();
   await page.locator('dl').getByText('task.created, task.updated').waitFor();
