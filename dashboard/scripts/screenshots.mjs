@@ -61,8 +61,27 @@ try {
     'all-dead': ['/dead?tenant=*', 'What died'],
     'all-keys': ['/settings?tab=keys&tenant=*', 'Reporting'],
   };
+  /** What is opened on a page. They come after the pages of all tenants. */
+  const OPENED = {
+    palette: async (page) => {
+      await go(page, '/overview?tenant=default');
+      await page.keyboard.press('Control+k');
+      await page.getByRole('combobox', { name: 'Command' }).fill('de');
+    },
+    dialog: async (page) => {
+      await go(page, `/destinations/${broken}?tenant=default`);
+      await page.getByRole('button', { name: 'Enable, freeze, test…' }).click();
+    },
+    filter: async (page) => {
+      await go(page, `/subscriptions/${world.subscriptions.flaky.id}?tenant=default`);
+      await page.getByRole('button', { name: 'Edit' }).click();
+      await page.locator('.tried strong').waitFor();
+    },
+  };
   for (const [look, options] of Object.entries(LOOKS)) {
     const page = await openPage(browser, server, options);
+    // The machine may have more to do than this.
+    page.setDefaultTimeout(60_000);
     const keep = (name) => page.screenshot({ path: join(folder, `${name}-${look}.png`) });
     if (wanted.length === 0) await keep('sign-in');
     await signIn(page, server.key);
@@ -74,7 +93,22 @@ try {
       await page.waitForTimeout(name === 'overview' || name === 'live' ? 6000 : 700);
       await keep(name);
     }
+    for (const [name, open] of Object.entries(OPENED)) {
+      if (wanted.length > 0 && !wanted.includes(name)) continue;
+      await open(page);
+      await page.waitForTimeout(1200);
+      await keep(name);
+      await page.keyboard.press('Escape');
+    }
     await page.context().close();
+    if (wanted.length > 0 && !wanted.includes('portal')) continue;
+    const { url } = await server.post('portal-links', { access: 'manage', theme: { name: 'Acme webhooks', accent: '#0a7d4b', mode: options.theme } });
+    const customer = await openPage(browser, server, { ...options, at: url });
+    await go(customer, '/destinations');
+    await customer.locator('.row').first().waitFor();
+    await customer.waitForTimeout(1200);
+    await customer.screenshot({ path: join(folder, `portal-${look}.png`) });
+    await customer.context().close();
   }
   console.log(`pictures are in ${folder}`);
 } finally {

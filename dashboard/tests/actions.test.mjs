@@ -55,12 +55,16 @@ test('a subscription is created with a filter that is tried while it is built', 
   await button('Add a filter').click();
   await page.getByLabel('Field', { exact: true }).fill('data.status');
   await page.getByLabel('Value', { exact: true }).fill('CUR');
-  await page.getByLabel('Value', { exact: true }).blur();
-  await page.getByText(/\d+ of 12 recent events/).waitFor();
+  await page.locator('.tried[aria-busy=false]').getByText(/\d+ of 12 recent events/).waitFor();
   const said = await page.locator('.tried strong').innerText();
   const events = (await server.get('events?limit=200')).data.filter((one) => one.type.startsWith('task.')).slice(0, 12);
   const details = await Promise.all(events.map((one) => server.get(`events/${one.id}`)));
   assert.equal(said, `${details.filter((one) => one.data.status === 'CUR').length} of 12 recent events`);
+  // What an event carries is looked at here: the form keeps what was typed.
+  await page.locator('.tried button').first().click();
+  await page.getByRole('dialog').getByLabel('data', { exact: true }).getByText('status').waitFor();
+  await page.getByRole('dialog').getByLabel('Search in data').press('Enter');
+  await dialogButton('Close').click();
   await button('Create the subscription').click();
   const secret = await page.locator('.once code').innerText();
   assert.match(secret, /^whsec_/);
@@ -87,6 +91,28 @@ test('a malformed filter is refused with its place', async () => {
   await page.getByText('filter.all[0].op').waitFor();
 });
 
+test('a filter that is not JSON is not saved, and the fault is at the filter', async () => {
+  const { id } = world.made;
+  const before = await server.get(`subscriptions/${id}`);
+  await go(page, `/subscriptions/${id}`);
+  await button('Edit', { exact: true }).click();
+  await button('JSON', { exact: true }).click();
+  await page.getByLabel('Filter as JSON').fill('{"all": [');
+  await page.getByText('This is not JSON').waitFor();
+  assert.ok(await button('Builder', { exact: true }).isDisabled());
+  await button('Save', { exact: true }).click();
+  await page.locator('form > .notice').filter({ hasText: /nothing was saved: This is not JSON.*\(filter\)/i }).waitFor();
+  await page.getByLabel('Filter as JSON').fill('3');
+  await page.getByText('filter must be an object').waitFor();
+  assert.equal((await server.get(`subscriptions/${id}`)).updated_at, before.updated_at, 'nothing was saved');
+  await page.getByLabel('Filter as JSON').fill('{"all": [{"field": "data.at", "op": "gt", "value": "2026-01-01T00:00:00Z", "as": "time"}]}');
+  await button('Builder', { exact: true }).click();
+  await page.getByLabel('Comparison').selectOption('lte');
+  await button('Save', { exact: true }).click();
+  await button('Edit', { exact: true }).waitFor();
+  assert.deepEqual((await server.get(`subscriptions/${id}`)).filter, { all: [{ field: 'data.at', op: 'lte', value: '2026-01-01T00:00:00Z', as: 'time' }] });
+});
+
 test('a subscription is edited, tested, rotated, switched off and deleted', async () => {
   const { id, secret } = world.made;
   await go(page, `/subscriptions/${id}`);
@@ -94,7 +120,7 @@ test('a subscription is edited, tested, rotated, switched off and deleted', asyn
   await button('Send a test event').click();
   await page.getByText('arrived, status 200').waitFor();
   assert.ok(world.receivers.seen.some((one) => one.url === '/healthy?mine'));
-  await button('Edit').click();
+  await button('Edit', { exact: true }).click();
   await page.getByLabel('Event types').fill('task.created, task.updated');
   await button('Save').click();
   await page.locator('dl').getByText('task.created, task.updated').waitFor();

@@ -5,7 +5,7 @@ import { go, openBrowser, openPage, signIn } from './browser.mjs';
 import { startReceivers } from './receivers.mjs';
 import { Postrider } from './server.mjs';
 
-const ROWS = Number(process.env.DASHBOARD_ROWS ?? 20_000);
+const ROWS = Number(process.env.DASHBOARD_ROWS ?? 100_000);
 const PER_SECOND = Number(process.env.DASHBOARD_RATE ?? 1000);
 const SECONDS = 5;
 let server, receivers, browser;
@@ -40,7 +40,9 @@ const watchFrames = (page) =>
   });
 
 test(`a list of ${ROWS} deliveries scrolls to its end and holds few rows`, async (context) => {
+  const began = Date.now();
   for (let n = 0; n < ROWS; n += 1000) await server.post('events/batch', events(Math.min(1000, ROWS - n), 'bulk.made'));
+  context.diagnostic(`${ROWS} events were accepted in ${((Date.now() - began) / 1000).toFixed(1)} s`);
   const page = await openPage(browser, server);
   await signIn(page, server.key);
   await go(page, '/deliveries');
@@ -77,19 +79,22 @@ test(`the live page keeps up with ${PER_SECOND} attempts a second`, async (conte
     await new Promise((resolve) => setTimeout(resolve, Math.max(0, 1000 - (Date.now() - began))));
   }
   const total = PER_SECOND * SECONDS;
+  // Ends also where some were neither seen nor counted: those between a lag and the stream that follows it.
   const told = await page.waitForFunction(
-    (wanted) => {
+    ({ wanted, quietMs }) => {
       const number = (pattern) => Number((pattern.exec(document.querySelector('.head').innerText)?.[1] ?? '0').replaceAll(',', ''));
       const [seen, missed] = [number(/([\d,]+) seen/), number(/([\d,]+) missed/)];
-      return seen + missed >= wanted && { seen, missed };
+      const now = performance.now();
+      if (window.told_?.sum !== seen + missed) window.told_ = { sum: seen + missed, at: now };
+      return (seen + missed >= wanted || now - window.told_.at > quietMs) && { seen, missed };
     },
-    total,
-    { timeout: 60_000 },
+    { wanted: total, quietMs: 10_000 },
+    { timeout: 120_000 },
   );
   const { seen, missed } = await told.jsonValue();
   const seconds = (Date.now() - before) / 1000;
   const { longest, count } = await page.evaluate(() => window.frames_);
-  context.diagnostic(`${seen} of ${total} attempts seen, ${missed} missed, in ${seconds.toFixed(1)} s; longest frame ${longest.toFixed(0)} ms of ${count}`);
+  context.diagnostic(`${seen} of ${total} attempts seen, ${missed} missed, ${Math.max(0, total - seen - missed)} not told, in ${seconds.toFixed(1)} s; longest frame ${longest.toFixed(0)} ms of ${count}`);
   assert.ok(seen > 0);
   assert.ok((await page.locator('.row').count()) < 120);
   await page.getByRole('button', { name: 'Pause' }).click();

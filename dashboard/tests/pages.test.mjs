@@ -106,7 +106,7 @@ test('a row has a bar of its last attempts, its success rate and its response ti
   await signIn(page, server.key);
   await go(page, '/destinations');
   for (const [name, words] of [['healthy', /^The last \d+ attempts?: all delivered; the last one: status 2\d\d$/], ['broken', /all failed; the last one: status 5\d\d$/]]) {
-    const row = page.getByRole('row').filter({ has: page.getByRole('link', { name: `/${name}` }) });
+    const row = page.getByRole('row').filter({ has: page.getByRole('link', { name: new RegExp(`/${name}$`) }) });
     await row.getByRole('img', { name: words }).waitFor();
     const id = world.destination(name);
     const { data } = await server.get(`destinations/stats?ids=${id}`);
@@ -153,6 +153,8 @@ test('no page is wider than a phone', async () => {
     await shows(page, path, words.slice(0, 1));
     const wide = await page.evaluate(() => [document.documentElement.scrollWidth, document.querySelector('main').scrollWidth]);
     assert.ok(Math.max(...wide) <= 390, `${path} is ${wide} wide`);
+    const over = await page.evaluate(() => [...document.querySelectorAll('.row')].filter((row) => row.scrollHeight > row.clientHeight + 1).map((row) => row.innerText));
+    assert.deepEqual(over, [], `${path} has rows that lie over the next one`);
   }
   await page.getByRole('button', { name: 'Menu' }).click();
   await page.getByRole('link', { name: 'Destinations' }).waitFor();

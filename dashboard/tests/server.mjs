@@ -5,8 +5,11 @@ import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { startFront } from './front.mjs';
 
 const BINARY = process.env.POSTRIDER_BINARY;
+/** Tests the page of this folder instead of the one that is built into the binary. */
+const HAS_FRONT = Boolean(process.env.DASHBOARD_DIST);
 // The server takes every variable with its prefix for a setting, and refuses to start with an unknown one.
 const ENVIRONMENT = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('POSTRIDER_')));
 
@@ -44,7 +47,9 @@ export class Postrider {
   }
 
   async up({ timeScale = 1, settings = [] } = {}) {
-    const flags = ['serve', '--dev', '--listen', `127.0.0.1:${this.port}`, '--data-dir', this.data];
+    const port = HAS_FRONT ? await freePort() : this.port;
+    if (HAS_FRONT) this.closeFront = await startFront(this.port, port);
+    const flags = ['serve', '--dev', '--listen', `127.0.0.1:${port}`, '--data-dir', this.data];
     if (timeScale !== 1) flags.push('--time-scale', String(timeScale));
     for (const setting of settings) flags.push('--set', setting);
     this.process = spawn(BINARY, flags, { env: ENVIRONMENT, stdio: ['ignore', 'pipe', 'pipe'] });
@@ -58,7 +63,7 @@ export class Postrider {
       const answer = await fetch(`${this.base}/readyz`).catch(() => null);
       const file = join(this.data, 'admin.key');
       // It is ready before it prints its link.
-      this.link = /(http\S+#\/signin\?token=[\w-]+)\s/.exec(said)?.[1] ?? null;
+      this.link = /(http\S+#\/signin\?token=[\w-]+)\s/.exec(said)?.[1].replace(`:${port}/`, `:${this.port}/`) ?? null;
       if (answer?.ok && existsSync(file) && this.link) {
         this.key = readFileSync(file, 'utf8').trim();
         return;
@@ -70,6 +75,8 @@ export class Postrider {
 
   async down() {
     const { process: child } = this;
+    await this.closeFront?.();
+    this.closeFront = null;
     if (!child || child.exitCode !== null) return;
     const ended = new Promise((resolve) => child.once('exit', resolve));
     child.kill('SIGTERM');

@@ -1,5 +1,6 @@
 // Signing in with a key or a link, and out again.
 import assert from 'node:assert/strict';
+import { createServer } from 'node:http';
 import { after, before, test } from 'node:test';
 import { axe, go, openBrowser, openPage, signIn, violations } from './browser.mjs';
 import { Postrider } from './server.mjs';
@@ -68,6 +69,91 @@ test('a cross-site request with the cookie is refused', async () => {
   }
   assert.equal((await withCookie(cookie, 'POST', 'tenants', { origin: server.base, 'sec-fetch-site': 'same-origin' })).status, 201);
   await server.call('DELETE', 'tenants/evil');
+  await page.context().close();
+});
+
+/** A page of somebody else, at another site or only at another port, that attacks the server when it is opened. */
+async function startAttacker(host) {
+  const site = createServer((request, response) => {
+    response.writeHead(200, { 'content-type': 'text/html' });
+    response.end(`<!doctype html><title>Attack</title><iframe name="sink"></iframe>
+      <form method="post" target="sink" enctype="text/plain" action="${server.base}/v1/tenants"><input name='{"id":"evil","name":"' value='"}'></form>`);
+  });
+  await new Promise((resolve) => site.listen(0, host, resolve));
+  return { base: `http://${host}:${site.address().port}`, close: () => (site.closeAllConnections(), site.close()) };
+}
+
+/** What the server answered to a page, also where the page itself is not told. The form's frame may be in a process of its own. */
+async function watchAnswers(page) {
+  const answers = [];
+  const answered = (method, status, cookie = '') => method !== 'OPTIONS' && answers.push({ method, status, hasCookie: cookie.includes(COOKIE) });
+  page.on('response', async (response) => {
+    const request = response.request();
+    if (!response.url().startsWith(server.base) || !request.isNavigationRequest()) return;
+    answered(request.method(), response.status(), (await request.allHeaders()).cookie);
+  });
+  const client = await page.context().newCDPSession(page);
+  const sent = new Map();
+  const of = (id) => sent.get(id) ?? sent.set(id, {}).get(id);
+  client.on('Network.requestWillBeSent', ({ requestId, request, type }) => Object.assign(of(requestId), { method: request.method, isOurs: type === 'Fetch' && request.url.startsWith(server.base) }));
+  client.on('Network.requestWillBeSentExtraInfo', ({ requestId, headers }) => (of(requestId).cookie = headers.Cookie ?? headers.cookie));
+  client.on('Network.responseReceivedExtraInfo', ({ requestId, statusCode }) => {
+    const { method, isOurs, cookie } = of(requestId);
+    if (isOurs) answered(method, statusCode, cookie);
+  });
+  await client.send('Network.enable');
+  return answers;
+}
+
+test('a page of another site or port changes nothing with a form or with fetch, signed in or not', async () => {
+  const page = await openPage(browser, server);
+  await signIn(page, server.key);
+  const { id } = await server.post('subscriptions', { url: 'https://example.com/kept', types: ['*'] });
+  const state = async () => JSON.stringify([await server.get('tenants'), await server.get('keys'), await server.get('events'), await server.get('subscriptions')].map((list) => list.data.map(({ last_used_at: _, ...kept }) => kept)));
+  const before = await state();
+  // Another port is the same site: there the cookie goes along, and the check of the origin decides.
+  for (const [host, hasCookie] of [['localhost', false], ['127.0.0.1', true]]) {
+    const attacker = await startAttacker(host);
+    const evil = await page.context().newPage();
+    const answers = await watchAnswers(evil);
+    await evil.goto(attacker.base);
+    await evil.evaluate(() => document.forms[0].submit());
+    const read = await evil.evaluate(async ([base, id]) => {
+      const attempt = async (method, path, init) => {
+        try {
+          const answer = await fetch(`${base}/v1/${path}`, { method, credentials: 'include', ...init });
+          return answer.type === 'opaque' ? '' : await answer.text();
+        } catch {
+          return '';
+        }
+      };
+      const body = JSON.stringify({ id: 'evil' });
+      const event = JSON.stringify({ type: 'evil.made', data: {} });
+      const json = { 'content-type': 'application/json' };
+      return Promise.all([
+        attempt('POST', 'tenants', { mode: 'no-cors', headers: { 'content-type': 'text/plain' }, body }),
+        attempt('POST', 'events', { mode: 'no-cors', body: event }),
+        attempt('POST', 'tenants', { headers: json, body }),
+        attempt('POST', 'events', { headers: json, body: event }),
+        attempt('POST', 'keys', { headers: json, body: JSON.stringify({ name: 'evil', scopes: ['admin'] }) }),
+        attempt('PATCH', `subscriptions/${id}`, { headers: json, body: JSON.stringify({ enabled: false }) }),
+        attempt('DELETE', `subscriptions/${id}`, {}),
+        attempt('DELETE', 'session', {}),
+        attempt('GET', 'keys', {}),
+      ]);
+    }, [server.base, id]);
+    for (let n = 0; n < 100 && answers.filter(({ method }) => method === 'POST').length < 3; n += 1) await new Promise((resolve) => setTimeout(resolve, 50));
+    assert.deepEqual(read.filter(Boolean), [], `${host}: nothing can be read`);
+    const expected = { method: 'POST', status: hasCookie ? 403 : 401, hasCookie };
+    const posts = answers.filter(({ method }) => method === 'POST');
+    assert.deepEqual(posts, [expected, expected, expected], `${host}: the form and two simple requests reached the server, and are refused`);
+    assert.equal(await state(), before, `${host}: nothing has changed`);
+    attacker.close();
+    await evil.close();
+  }
+  await page.reload();
+  await page.locator('main#main h1').waitFor();
+  await server.call('DELETE', `subscriptions/${id}`);
   await page.context().close();
 });
 

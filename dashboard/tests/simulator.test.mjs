@@ -43,6 +43,27 @@ test('a longer outage kills more, and an outage can be drawn', async () => {
   await page.context().close();
 });
 
+test('the grace and the failures above which it freezes are knobs, and the server is asked with them', async () => {
+  const page = await openPage(browser, server);
+  await signIn(page, server.key);
+  const { circuit } = await server.get('policy');
+  const asked = [];
+  page.on('request', (request) => request.url().endsWith('/v1/simulate') && asked.push(request.postDataJSON().policy.circuit));
+  const until = async (name, wanted) => {
+    for (let n = 0; n < 100 && asked.at(-1)?.[name] !== wanted; n += 1) await new Promise((resolve) => setTimeout(resolve, 100));
+    assert.equal(asked.at(-1)?.[name], wanted, name);
+  };
+  await go(page, '/simulator');
+  await until('disable_grace', circuit.disable_grace);
+  await until('freeze_over_consecutive', circuit.freeze_over_consecutive);
+  await page.getByLabel('A share counts from so many attempts').fill('1000');
+  await until('disable_grace', 10_000);
+  await page.getByLabel('Frozen only above so many failures in a row').fill('1000');
+  await until('freeze_over_consecutive', 20_000);
+  assert.match(await page.evaluate(() => location.hash), /grace=10000.*over=20000/);
+  await page.context().close();
+});
+
 test('what died and is replayed stands beside it, for the preset and for this policy', async () => {
   const page = await openPage(browser, server);
   await signIn(page, server.key);

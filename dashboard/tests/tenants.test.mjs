@@ -102,13 +102,12 @@ test('a delivery and a dead letter are opened in their own tenants', async () =>
   assert.equal(await tenantField().inputValue(), 'globex', 'the tenant stays when the page is loaded again');
 });
 
-test('what became of a replay is counted', async () => {
+test('what became of the newest replay is counted by itself', async () => {
   receivers.turn('/broken', '/healthy');
   const { data: [destination] } = await server.call('GET', 'destinations', undefined, of('globex'));
   await server.call('POST', `destinations/${destination.id}/enable`, {}, of('globex'));
   await server.call('POST', 'replays', { state: 'dead' }, of('globex'));
   await server.until('ledger?scope=all', (ledger) => ledger.delivered === 1, 'the replayed delivery');
-  await button('Count what arrived').click();
   await page.getByText('1 delivered and 0 dead since then.').waitFor();
 });
 

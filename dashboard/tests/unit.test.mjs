@@ -71,6 +71,45 @@ test('types match as the server matches them', async () => {
   }
 });
 
+test('another comparison keeps what fits it', async () => {
+  const { withOp } = await load('filters');
+  const was = { field: 'data.at', op: 'gt', value: '2026-01-01T00:00:00Z', as: 'time' };
+  assert.deepEqual(withOp(was, 'lte'), { ...was, op: 'lte' });
+  assert.deepEqual(withOp(was, 'eq'), { field: 'data.at', op: 'eq', value: was.value }, 'only ordered comparisons compare times');
+  assert.deepEqual(withOp(was, 'exists'), { field: 'data.at', op: 'exists' });
+  assert.deepEqual(withOp({ field: 'x', op: 'changed' }, 'eq'), { field: 'x', op: 'eq', value: '' });
+});
+
+test('a text that is no filter is a fault, and never a filter', async () => {
+  const { filterOf } = await load('filters');
+  const good = { any: [{ all: [{ field: 'data.x', op: 'eq', value: 1 }] }] };
+  assert.deepEqual(filterOf(JSON.stringify(good)), { filter: good });
+  assert.deepEqual(filterOf('  '), { filter: null });
+  const cases = { '{"all": [': /not JSON/, 3: /^filter must be an object/, '"x"': /must be an object/, '[]': /must be an object/, '{"all": 5}': /^filter.all must be a list/, '{"all": [{"any": [null]}]}': /^filter.all\[0\].any\[0\] must be an object/, '{"op": "eq"}': /^filter.field must/ };
+  for (const [text, words] of Object.entries(cases)) assert.match(filterOf(text).fault ?? '', words, text);
+});
+
+test('all pages of attempts are read, the full ones once, and what is not read yet is known', async () => {
+  const { AttemptPages } = await load('attempts');
+  const asked = [];
+  let last = 12;
+  const read = async (cursor) => {
+    asked.push(cursor);
+    const n = Number(cursor);
+    return { data: [{ number: n }], next_cursor: n < last ? String(n + 1) : null };
+  };
+  const pages = new AttemptPages();
+  assert.deepEqual(await pages.after(null, read), { rows: [], isWhole: true });
+  const first = await pages.after('1', read);
+  assert.deepEqual([first.rows.length, first.isWhole, asked.length], [10, false, 10]);
+  const second = await pages.after('1', read);
+  assert.deepEqual([second.rows.map((row) => row.number), second.isWhole], [[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12], true]);
+  asked.length = 0;
+  last = 13;
+  assert.equal((await pages.after('1', read)).rows.length, 13);
+  assert.deepEqual(asked, ['12', '13'], 'full pages are not read again');
+});
+
 test('a ring keeps the newest, newest first', async () => {
   const { Ring } = await load('ring');
   const ring = new Ring(3);

@@ -37,22 +37,25 @@ export type DeliveryQuery = Page & {
   until?: string;
 };
 export type EventQuery = Page & { type?: string; object?: string; since?: string; until?: string };
+export type DestinationQuery = Page & { state?: string; q?: string };
+export type SubscriptionQuery = Page & { q?: string };
 export type AuditQuery = Page & { tenant?: string; action?: string; target?: string };
 
 export const api = {
   deliveries: (query: DeliveryQuery, signal?: AbortSignal) => get<T.List<T.Delivery>>('/v1/deliveries', query, signal),
   delivery: (id: string, signal?: AbortSignal) => told(client.deliveries.get(id, until(signal))),
-  attempts: (id: string, where: Page) => page<T.Attempt>((options) => client.deliveries.attempts(id, options), where),
+  attempts: (id: string, where: Page, signal?: AbortSignal) =>
+    page<T.Attempt>((options) => client.deliveries.attempts(id, options), where, signal),
   attemptRequest: (id: string, number: number) => get<T.SentRequest>(at('deliveries', id, `/attempts/${number}/request`)),
   explain: (id: string, signal?: AbortSignal) => told(client.deliveries.explain(id, until(signal))),
   retryDelivery: (id: string) => told(client.deliveries.retry(id)),
   replayDelivery: (id: string) => told(client.deliveries.replay(id)),
   cancelDelivery: (id: string) => told(client.deliveries.cancel(id)),
 
-  destinations: (where: Page, signal?: AbortSignal) =>
-    page<T.Destination>((options) => client.destinations.list(options), where, signal),
-  failingDestinations: (where: Page, signal?: AbortSignal) =>
-    get<T.List<T.Destination>>('/v1/destinations', { state: 'failing', ...where }, signal),
+  destinations: (query: DestinationQuery, signal?: AbortSignal) => get<T.List<T.Destination>>('/v1/destinations', query, signal),
+  /** One of the named tenant, whichever the page looks at. */
+  destinationOf: (tenant: string, id: string, signal?: AbortSignal) =>
+    requestOf<T.Destination>(tenant, { method: 'GET', path: at('destinations', id) }, until(signal)),
   destinationSummary: (signal?: AbortSignal) =>
     get<T.DestinationSummary>('/v1/destinations/summary', {}, signal),
   destination: (id: string, signal?: AbortSignal) => told(client.destinations.get(id, until(signal))),
@@ -86,8 +89,7 @@ export const api = {
 
   subscriptionsOf: (destination: string, signal?: AbortSignal) =>
     get<T.List<T.Subscription>>('/v1/subscriptions', { destination, limit: 100 }, signal),
-  subscriptions: (where: Page, signal?: AbortSignal) =>
-    page<T.Subscription>((options) => client.subscriptions.list(options), where, signal),
+  subscriptions: (query: SubscriptionQuery, signal?: AbortSignal) => get<T.List<T.Subscription>>('/v1/subscriptions', query, signal),
   subscription: (id: string, signal?: AbortSignal) => get<T.Subscription>(at('subscriptions', id), {}, signal),
   createSubscription: (body: T.NewSubscription) => post<T.SubscriptionWithSecret>('/v1/subscriptions', body),
   changeSubscription: (id: string, body: T.SubscriptionChange) =>
@@ -104,8 +106,8 @@ export const api = {
 
   replays: (where: Page, signal?: AbortSignal) => page<T.Replay>((options) => client.replays.list(options), where, signal),
   replay: (id: string) => told(client.replays.get(id)),
-  countReplay: (body: T.NewReplay) =>
-    ask<T.DryRun>('/v1/replays', { ...body, dry_run: true }),
+  countReplay: (body: T.NewReplay, signal?: AbortSignal) =>
+    ask<T.DryRun>('/v1/replays', { ...body, dry_run: true }, signal),
   startReplay: (body: T.NewReplay) => post<T.Replay>('/v1/replays', body),
   steerReplay: (id: string, what: 'pause' | 'resume' | 'cancel') => told(client.replays[what](id)),
 

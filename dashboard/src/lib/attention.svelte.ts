@@ -1,6 +1,6 @@
 // The tab's name and icon say whether something needs somebody.
 import { api } from './api';
-import { everyFailing } from './everything';
+import { everyFailing, pauseFor } from './everything';
 import { Resource } from './resource.svelte';
 import { pages } from './pages';
 import { router } from './router.svelte';
@@ -8,8 +8,16 @@ import { session } from './session.svelte';
 
 export const trouble = $state({ frozen: 0, disabled: 0 });
 
+interface Failing {
+  frozen: number;
+  disabled: number;
+  enabled?: number;
+}
+
+const EVERY_MS = 10_000;
+
 /** The summary is about one tenant; for all of them the failing ones are counted here. */
-async function countFailing(signal: AbortSignal) {
+async function countFailing(signal: AbortSignal): Promise<Failing> {
   const { rows } = await everyFailing(api, signal);
   const frozen = rows.filter((row) => row.state === 'frozen').length;
   return { frozen, disabled: rows.length - frozen };
@@ -17,7 +25,10 @@ async function countFailing(signal: AbortSignal) {
 
 /** Use it during the set-up of the shell. */
 export function attention() {
-  const all = new Resource((signal) => (session.isAll ? countFailing(signal) : api.destinationSummary(signal)), { every: 10_000, depends: () => session.tenant });
+  const all = new Resource<Failing>((signal) => (session.isAll ? countFailing(signal) : api.destinationSummary(signal)), {
+    every: (found) => Math.max(EVERY_MS, found ? pauseFor((found.enabled ?? 0) + found.disabled + found.frozen) : 0),
+    depends: () => session.tenant,
+  });
 
   $effect(() => {
     trouble.frozen = all.value?.frozen ?? 0;

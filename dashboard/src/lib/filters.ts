@@ -27,6 +27,42 @@ export const OPS: Record<string, string> = {
 };
 export const NO_VALUE = new Set(['changed', 'exists']);
 
+/** The comparisons that `as: "time"` goes with. */
+const ORDERED = new Set(['gt', 'gte', 'lt', 'lte']);
+
+/** The same condition with another comparison; what does not fit that one is dropped. */
+export function withOp(item: Condition, op: string): Condition {
+  if (NO_VALUE.has(op)) return { field: item.field, op };
+  const changed = { field: item.field, op, value: item.value ?? '' };
+  return item.as !== undefined && ORDERED.has(op) ? { ...changed, as: item.as } : changed;
+}
+
+/** Why a text is no filter that the builder can show, in words; the filter where it is one. The server says the rest. */
+export function filterOf(text: string): { filter: Filter | null } | { fault: string } {
+  if (!text.trim()) return { filter: null };
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    return { fault: `This is not JSON: ${(error as Error).message}` };
+  }
+  const fault = shapeFault(value, 'filter');
+  return fault === null ? { filter: value as Filter } : { fault };
+}
+
+function shapeFault(value: unknown, place: string): string | null {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return `${place} must be an object`;
+  for (const kind of ['all', 'any'] as const) {
+    if (!(kind in value)) continue;
+    const items = (value as Record<string, unknown>)[kind];
+    if (!Array.isArray(items)) return `${place}.${kind} must be a list`;
+    return items.map((item, n) => shapeFault(item, `${place}.${kind}[${n}]`)).find((fault) => fault !== null) ?? null;
+  }
+  const { field, op } = value as Record<string, unknown>;
+  if (typeof field !== 'string') return `${place}.field must be a text`;
+  return typeof op === 'string' ? null : `${place}.op must be a text`;
+}
+
 export const isGroup = (filter: Filter): filter is Group => 'all' in filter || 'any' in filter;
 export const itemsOf = (group: Group): Filter[] => group.all ?? group.any ?? [];
 

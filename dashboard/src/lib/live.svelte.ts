@@ -7,12 +7,16 @@ type Listener = (batch: Told[]) => void;
 
 const PENDING_MAX = 20_000;
 const PAUSE_MS = 1000;
+/** The pause doubles up to this while the server refuses the stream. */
+const PAUSE_MAX_MS = 15_000;
 const HIDDEN_MS = 500;
 
 class Live {
   isOpen = $state(false);
   /** Events that did not reach this page: it or the server was too slow. */
   missed = $state(0);
+  /** Whether the stream was open before and broke: what happened in between is not counted anywhere. */
+  hasGap = $state(false);
   #listeners = new Set<Listener>();
   #abort: AbortController | null = null;
   #pending: Told[] = [];
@@ -34,14 +38,30 @@ class Live {
 
   async #run() {
     const abort = (this.#abort = new AbortController());
+    let wasOpen = false;
+    let pause = PAUSE_MS;
     while (!abort.signal.aborted) {
+      let hasLagged = false;
+      const take = (told: Told) => {
+        hasLagged = told.name === 'lagged';
+        this.#take(told);
+      };
+      const opened = () => {
+        if (wasOpen) this.hasGap = true;
+        wasOpen = true;
+        pause = PAUSE_MS;
+        this.isOpen = true;
+      };
       try {
-        await follow((told) => this.#take(told), abort.signal, () => (this.isOpen = true));
+        await follow(take, abort.signal, opened);
       } catch {
         // A refusal or a lost connection: both are tried again.
       }
+      // What happens until the stream is open again is lost: after a lag, which it said itself, there is no pause.
+      if (hasLagged) continue;
       if (this.#abort === abort) this.isOpen = false;
-      await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+      await new Promise((resolve) => setTimeout(resolve, pause));
+      pause = Math.min(pause * 2, PAUSE_MAX_MS);
     }
   }
 

@@ -26,11 +26,14 @@ export class Paged<T extends Row> {
   isLoading = $state(true);
   hasMore = $state(false);
   error = $state<string | null>(null);
+  /** How many pages without a row were read, one after the other, before a row was found. */
+  looked = $state(0);
   #read: Read<T>;
   #cursor: string | null = null;
   #abort = new AbortController();
   #timer: ReturnType<typeof setInterval> | undefined;
   #known = new Set<string>();
+  #isClosed = false;
   /** Whether new rows may be shown at once. */
   atTop = () => true;
 
@@ -40,6 +43,7 @@ export class Paged<T extends Row> {
     $effect(() => {
       const wanted = JSON.stringify(depends());
       void connection.epoch;
+      this.#isClosed = false;
       // Untracked: what these read must not start them again.
       untrack(() => void (filters === wanted && this.rows.length > 0 ? this.renew() : this.restart()));
       filters = wanted;
@@ -47,6 +51,7 @@ export class Paged<T extends Row> {
         if (!document.hidden) void this.renew();
       }, EVERY_MS);
       return () => {
+        this.#isClosed = true;
         clearInterval(this.#timer);
         this.#abort.abort();
       };
@@ -54,6 +59,7 @@ export class Paged<T extends Row> {
   }
 
   async restart() {
+    if (this.#isClosed) return;
     this.#abort.abort();
     this.#abort = new AbortController();
     this.#cursor = null;
@@ -72,13 +78,21 @@ export class Paged<T extends Row> {
 
   async #page(limit: number, isFirst: boolean) {
     const abort = this.#abort;
+    this.looked = 0;
     try {
-      const list = await this.#read({ limit, cursor: this.#cursor }, abort.signal);
-      if (abort.signal.aborted) return;
-      const added = list.data.filter((row) => !this.#known.has(row.id));
+      let added: T[] = [];
+      // A page may be empty and yet not the last: the server looks through a bounded number of rows for each.
+      do {
+        const list = await this.#read({ limit, cursor: this.#cursor }, abort.signal);
+        if (abort.signal.aborted) return;
+        added = list.data.filter((row) => !this.#known.has(row.id));
+        this.#cursor = list.next_cursor ?? null;
+        if (added.length > 0 || this.#cursor === null) break;
+        if (isFirst) this.rows = [];
+        this.looked += 1;
+      } while (!abort.signal.aborted);
       for (const row of added) this.#known.add(row.id);
       this.rows = isFirst ? added : this.rows.concat(added);
-      this.#cursor = list.next_cursor ?? null;
       this.hasMore = this.#cursor !== null;
       this.error = null;
     } catch (error) {
@@ -89,7 +103,7 @@ export class Paged<T extends Row> {
   }
 
   async renew() {
-    if (this.isLoading) return;
+    if (this.isLoading || this.#isClosed) return;
     const abort = this.#abort.signal.aborted ? (this.#abort = new AbortController()) : this.#abort;
     try {
       const list = await this.#read({ limit: FIRST, cursor: null }, abort.signal);

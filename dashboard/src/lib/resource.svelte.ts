@@ -2,6 +2,15 @@ import { untrack } from 'svelte';
 import { connection } from './connection.svelte';
 import { isAbort, words } from './problem';
 
+interface Options<T> {
+  /** Milliseconds between two readings, or how many of them after this value. */
+  every?: number | ((value: T | null) => number);
+  /** Names what makes another thing of it: the value is forgotten then. */
+  depends?: () => unknown;
+  /** The value stays until there is the one of the other thing. */
+  keeps?: boolean;
+}
+
 /**
  * Something that is read from the server and read again every `every` milliseconds while the page is
  * visible. The last value stays while the server is away. Use it during a component's set-up.
@@ -12,23 +21,32 @@ export class Resource<T> {
   /** The thing that was thrown, for callers that look at its code. */
   cause = $state.raw<unknown>(null);
   readAt = $state(0);
+  /** Whether the value is of the thing that is wanted now. */
+  isCurrent = $state(false);
   #read: (signal: AbortSignal) => Promise<T>;
   #abort: AbortController | null = null;
   #timer: ReturnType<typeof setTimeout> | undefined;
-  #every: number;
+  #every: () => number;
+  /** Its component is gone: nobody sees what would be read. */
+  #isClosed = false;
 
-  /** `depends` names what makes another thing of it: the value is forgotten then. */
-  constructor(read: (signal: AbortSignal) => Promise<T>, options: { every?: number; depends?: () => unknown } = {}) {
+  constructor(read: (signal: AbortSignal) => Promise<T>, options: Options<T> = {}) {
     this.#read = read;
-    this.#every = options.every ?? 0;
+    const { every = 0 } = options;
+    this.#every = typeof every === 'number' ? () => every : () => every(this.value);
     let known: unknown;
     $effect(() => {
       const wanted = JSON.stringify(options.depends?.() ?? null);
       void connection.epoch;
-      if (known !== undefined && known !== wanted) this.value = null;
+      if (known !== undefined && known !== wanted) {
+        this.isCurrent = false;
+        if (!options.keeps) this.value = null;
+      }
       known = wanted;
+      this.#isClosed = false;
       untrack(() => void this.reload());
       return () => {
+        this.#isClosed = true;
         this.#abort?.abort();
         clearTimeout(this.#timer);
       };
@@ -36,6 +54,8 @@ export class Resource<T> {
   }
 
   async reload(): Promise<void> {
+    // An action may end after its page was left: reading again would also poll again, for ever.
+    if (this.#isClosed) return;
     clearTimeout(this.#timer);
     this.#abort?.abort();
     const abort = (this.#abort = new AbortController());
@@ -43,6 +63,7 @@ export class Resource<T> {
       const value = await this.#read(abort.signal);
       if (abort.signal.aborted) return;
       this.value = value;
+      this.isCurrent = true;
       this.error = null;
       this.cause = null;
       this.readAt = Date.now();
@@ -55,10 +76,11 @@ export class Resource<T> {
   }
 
   #schedule(abort: AbortController) {
-    if (!this.#every || abort.signal.aborted) return;
+    const pause = this.#every();
+    if (!pause || abort.signal.aborted) return;
     this.#timer = setTimeout(() => {
       if (document.hidden) this.#schedule(abort);
       else void this.reload();
-    }, this.#every);
+    }, pause);
   }
 }
