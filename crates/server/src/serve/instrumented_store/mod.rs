@@ -11,6 +11,7 @@ mod overview;
 mod passes;
 mod replays;
 mod statistics;
+mod summaries;
 
 use std::path::Path;
 use std::sync::Arc;
