@@ -209,6 +209,65 @@ type DestinationStats struct {
 	Until time.Time     `json:"until"`
 }
 
+// RetriesDue: when waiting deliveries fall due.
+type RetriesDue struct {
+	// Complete: whether every count is exact.
+	Complete bool `json:"complete"`
+	// Hours: the next 48 hours.
+	Hours []DueHour `json:"hours"`
+	// Later: due after them.
+	Later DueCount `json:"later"`
+	// Now: the server's time: the first of the hours begins then.
+	Now time.Time `json:"now"`
+	// Overdue: due before now.
+	Overdue DueCount `json:"overdue"`
+}
+
+// DueCount: a count of waiting deliveries.
+type DueCount struct {
+	// Complete: whether the count is exact.
+	Complete bool `json:"complete"`
+	// Count: how many; at least so many where the count is not complete.
+	Count int `json:"count"`
+}
+
+// DueHour: the waiting deliveries that fall due in one hour.
+type DueHour struct {
+	// At: the start of the hour.
+	At time.Time `json:"at"`
+	// Complete: whether the count is exact.
+	Complete bool `json:"complete"`
+	// Count: how many; at least so many where the count is not complete.
+	Count int `json:"count"`
+}
+
+// DeadLetters: dead deliveries in groups.
+type DeadLetters struct {
+	// Complete: whether all dead deliveries were counted. Where more are dead, the newest are counted.
+	Complete bool `json:"complete"`
+	// Counted: how many dead deliveries were counted.
+	Counted int `json:"counted"`
+	// Data: the largest groups, largest first.
+	Data []DeadGroup `json:"data"`
+	// Groups: how many groups there are, those included that are not in Data.
+	Groups int `json:"groups"`
+}
+
+// DeadGroup: dead deliveries of one destination with the same reason.
+type DeadGroup struct {
+	// Count: how many of them were counted.
+	Count         int    `json:"count"`
+	DestinationID string `json:"destination_id"`
+	// FirstAt: when the first of them died.
+	FirstAt time.Time `json:"first_at"`
+	// LastAt: when the last of them died.
+	LastAt time.Time `json:"last_at"`
+	// Reason: exhausted or not_admitted.
+	Reason string `json:"reason"`
+	// Tenant: whose they are; only in an answer about all tenants.
+	Tenant string `json:"tenant,omitempty"`
+}
+
 // SentRequest: A request to a receiver. Its secrets are masked.
 type SentRequest struct {
 	// Body: the body as text; what is not UTF-8 is replaced.

@@ -247,6 +247,16 @@ func (r *Deliveries) List(ctx context.Context, q DeliveryQuery) *List[Delivery] 
 	return newList[Delivery](ctx, r.api, path("deliveries"), values)
 }
 
+// Due says how many waiting deliveries fall due in each of the next 48 hours.
+func (r *Deliveries) Due(ctx context.Context) (*RetriesDue, error) {
+	return get[RetriesDue](ctx, r.api, path("deliveries", "due"), nil)
+}
+
+// Dead gives dead deliveries by destination and reason, at most limit groups, the largest first; 50 for 0.
+func (r *Deliveries) Dead(ctx context.Context, limit int) (*DeadLetters, error) {
+	return get[DeadLetters](ctx, r.api, path("deliveries", "dead"), query("limit", limit))
+}
+
 // Get gives one delivery with its first attempts; see Attempts for all of them.
 func (r *Deliveries) Get(ctx context.Context, id string) (*DeliveryDetail, error) {
 	return get[DeliveryDetail](ctx, r.api, path("deliveries", id), nil)

@@ -124,6 +124,8 @@ func callDeliveries(ctx context.Context, t *testing.T, c *postrider.Client) {
 	collected(t, c.Deliveries.List(ctx, postrider.DeliveryQuery{
 		State: postrider.Dead, Destination: "d", Subscription: "s", Event: "e", Type: "t", Object: "o", Since: at, Until: at,
 	}))
+	ok[*postrider.RetriesDue](t)(c.Deliveries.Due(ctx))
+	ok[*postrider.DeadLetters](t)(c.Deliveries.Dead(ctx, 1))
 	ok[*postrider.DeliveryDetail](t)(c.Deliveries.Get(ctx, "d"))
 	collected(t, c.Deliveries.Attempts(ctx, "d"))
 	ok[*postrider.SentRequest](t)(c.Deliveries.Request(ctx, "d", 1))

@@ -565,11 +565,24 @@ type Span struct {
 
 // Stats: what happened over time.
 type Stats struct {
+	// Arrivals: how long deliveries took lately; nil where none arrived, or where the server is older.
+	Arrivals *Arrivals `json:"arrivals"`
 	// Data: one entry for each span, oldest first; spans in which nothing happened are zero.
 	Data        []Span    `json:"data"`
 	Since       time.Time `json:"since"`
 	StepMinutes int       `json:"step_minutes"`
 	Until       time.Time `json:"until"`
+}
+
+// Arrivals: the time from acceptance to arrival, of deliveries that arrived in the last five minutes at their first
+// attempt, at the node that answered.
+type Arrivals struct {
+	// Count: how many arrived.
+	Count int `json:"count"`
+	// P50Ms: the time that half of them did not exceed. It may be off by a fifth, and so may the other.
+	P50Ms int `json:"p50_ms"`
+	// P99Ms: the time that 99 of 100 did not exceed.
+	P99Ms int `json:"p99_ms"`
 }
 
 // Limit: a limit, and how near the tenant is to it.

@@ -46,7 +46,7 @@ func TestTypesHaveTheFieldsOfTheOpenAPIDocument(t *testing.T) {
 		SubscriptionRetryPolicy{}, SubscriptionRecoveryPolicy{}, EffectivePolicy{}, DestinationRate{}, DestinationRecovery{},
 		EventType{}, Catalogue{}, OwnCatalogue{}, Erasure{}, Match{}, TriedEvent{}, FilterTrialAnswer{},
 		DestinationSummary{}, AttemptCounts{}, HourOfAttempts{}, FailureCount{}, RecentAttempt{}, DestinationFigures{},
-		DestinationStats{}, SentRequest{}, SentHeader{}, RateLimit{}, PortalLink{}, PortalLinkCreated{}, Theme{},
+		DestinationStats{}, Arrivals{}, RetriesDue{}, DueCount{}, DueHour{}, DeadLetters{}, DeadGroup{}, SentRequest{}, SentHeader{}, RateLimit{}, PortalLink{}, PortalLinkCreated{}, Theme{},
 		AlertTarget{}, FiringAlert{}, AlertTestResult{}, Backup{}, Setting{}, Server{}, Disk{}, Lanes{}, Lane{},
 		MassFailureState{}, Node{}, SimulationAnswer{}, SimulatedPlan{}, LateBy{}, SimulatedChange{}, SimulatedSample{},
 		NewSubscriptionPolicy{}, NewTheme{}, NewPortalLink{}, Simulation{}, FilterTrial{},

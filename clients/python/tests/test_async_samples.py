@@ -74,6 +74,8 @@ async def call_deliveries(client: AsyncClient) -> list[Any]:
     which: dict[str, Any] = {"destination": "d", "subscription": "s", "type": "t", "since": AT, "until": AT}
     return [
         await client.deliveries.list(state="dead", event="e", object="o", **which).to_list(),
+        await client.deliveries.due(),
+        await client.deliveries.dead(limit=1),
         await client.deliveries.get("d"),
         await client.deliveries.attempts("d").to_list(),
         await client.deliveries.request("d", 1),

@@ -4,10 +4,10 @@ import { Alerts, Erasures, EventTypes, Operations, PortalLinks } from "./operati
 import { follow, type StreamOptions } from "./stream.js";
 import { Transport, type Call, type CallOptions, type ClientOptions } from "./transport.js";
 import type {
-  Attempt, AuditEntry, Delivery, DeliveryDetail, DeliveryState, Destination, DestinationFigures, DestinationState,
+  Attempt, AuditEntry, DeadLetters, Delivery, DeliveryDetail, DeliveryState, Destination, DestinationFigures, DestinationState,
   DestinationStats, DestinationSummary, Enable, EventAccepted, EventDetail, EventSummary, Explanation, Filter, FilterTrial, FilterTrialAnswer, FilterVerdict,
   Key, KeyCreated, Ledger, Limit, Match, NewEvent, NewKey, NewReplay, NewSubscription, NewTenant, Policy, RateLimit,
-  Replay, SentRequest, Simulation, SimulationAnswer, Stats, StreamEvent, Subscription, SubscriptionChange,
+  Replay, RetriesDue, SentRequest, Simulation, SimulationAnswer, Stats, StreamEvent, Subscription, SubscriptionChange,
   SubscriptionWithSecret, Tenant, TenantChange, TestOutcome, Time, Transition,
 } from "./types.js";
 
@@ -200,6 +200,14 @@ export class Deliveries {
 
   list(query: DeliveryQuery = {}, options?: ListOptions): List<Delivery> {
     return this.#api.list("/v1/deliveries", options, { ...query });
+  }
+  /** How many waiting deliveries fall due in each of the next 48 hours. */
+  due(options?: CallOptions): Promise<RetriesDue> {
+    return this.#api.get("/v1/deliveries/due", options);
+  }
+  /** By destination and reason, the largest group first. */
+  dead(query: { limit?: number } = {}, options?: CallOptions): Promise<DeadLetters> {
+    return this.#api.get("/v1/deliveries/dead", options, query);
   }
   /** With the first attempts; see `attempts` for all of them. */
   get(id: string, options?: CallOptions): Promise<DeliveryDetail> {

@@ -97,6 +97,10 @@ export type DeliveryState = Schemas["DeliveryState"];
 export type DeliveryDetail = Schemas["DeliveryDetail"];
 export type Attempt = Schemas["Attempt"];
 export type Explanation = Schemas["Explanation"];
+/** When waiting deliveries fall due. */
+export type RetriesDue = Schemas["RetriesDue"];
+/** Dead deliveries by destination and reason. */
+export type DeadLetters = Schemas["DeadLetters"];
 /** A request to a receiver, with masked secrets. */
 export type SentRequest = Schemas["SentRequest"];
 

@@ -41,6 +41,7 @@ async function callEverything(api: Client, form: string): Promise<unknown[]> {
     await api.deliveries.list({
       state: "dead", destination: "d", subscription: "s", event: "e", type: "t", object: "o", ...when,
     }).toArray(),
+    await api.deliveries.due(), await api.deliveries.dead({ limit: 1 }),
     await api.deliveries.get("d"), await api.deliveries.attempts("d").toArray(), await api.deliveries.request("d", 1),
     await api.deliveries.explain("d"), await api.deliveries.retry("d"), await api.deliveries.replay("d"),
     await api.deliveries.cancel("d"),

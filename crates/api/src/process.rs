@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use postrider_domain::ids::TenantId;
 use postrider_domain::time::Timestamp;
 use serde_json::Value;
 
@@ -20,6 +21,11 @@ pub trait Process: Send + Sync {
     /// The disk that the store is on. Reads the file system: do not call this on a thread that
     /// other requests wait for.
     fn disk(&self) -> Option<Disk>;
+
+    /// How long deliveries of a tenant lately took from acceptance to arrival; of all tenants for `None`.
+    fn arrivals(&self, _tenant: Option<&TenantId>) -> Option<Arrivals> {
+        None
+    }
 
     /// Who is told when something is wrong; `None` if nobody is.
     fn alerts(&self) -> Option<Arc<dyn AlertDesk>> {
@@ -83,6 +89,17 @@ pub struct About {
     pub time_scale: u32,
     /// The kind of store: `embedded` or `postgres`.
     pub store: &'static str,
+}
+
+/// How long deliveries took from acceptance to arrival: those that arrived lately, at their first attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arrivals {
+    /// How many arrived.
+    pub count: u64,
+    /// The time that half of them did not exceed.
+    pub p50: Duration,
+    /// The time that 99 of 100 did not exceed.
+    pub p99: Duration,
 }
 
 /// A disk, in bytes.

@@ -165,6 +165,10 @@ pub(crate) const CURSOR_CHARS_MAX: usize = 1024;
 pub(crate) const STATS_SPANS_MAX: u64 = 5_000;
 /// The most destinations in one answer of statistics.
 pub(crate) const STATS_DESTINATIONS_MAX: usize = 100;
+/// The most waiting deliveries that are counted for an hour in which they fall due.
+pub(crate) const DUE_COUNT_MAX: u64 = 20_000;
+/// The most dead deliveries that are counted in groups.
+pub(crate) const DEAD_READ_MAX: usize = 50_000;
 /// The longest overlap of two signing secrets.
 pub(crate) const OVERLAP_SECONDS_MAX: u64 = 30 * 24 * 60 * 60;
 /// The default overlap.

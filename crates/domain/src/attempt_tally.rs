@@ -208,6 +208,16 @@ impl AttemptTally {
         }
     }
 
+    /// Counts a time alone, without an outcome.
+    pub fn count_time(&mut self, took: Duration) {
+        self.times[time_class(u64::try_from(took.as_millis()).unwrap_or(u64::MAX))] += 1;
+    }
+
+    /// How many times were counted.
+    pub fn times_counted(&self) -> u64 {
+        self.times.iter().fold(0, |sum, n| sum.saturating_add(*n))
+    }
+
     /// Adds the counts of another tally.
     pub fn add(&mut self, other: &AttemptTally) {
         let sum = |mine: &mut u64, theirs: &u64| *mine = mine.saturating_add(*theirs);

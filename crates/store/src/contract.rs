@@ -50,6 +50,7 @@ use crate::records::{
     SubscriptionPut, SubscriptionRecord, TallyAt, Tenant, Usage, WaitingOrder,
 };
 use crate::statistics::Statistics;
+use crate::summaries::Summaries;
 
 /// A whole store: all of the traits below.
 pub trait Store:
@@ -65,6 +66,7 @@ pub trait Store:
     + Documents
     + Passes
     + Statistics
+    + Summaries
     + Upkeep
     + Nodes
 {
@@ -83,6 +85,7 @@ impl<T> Store for T where
         + Documents
         + Passes
         + Statistics
+        + Summaries
         + Upkeep
         + Nodes
 {

@@ -27,6 +27,7 @@ mod records;
 #[path = "../../store-testing/src/samples.rs"]
 pub mod samples;
 mod statistics;
+mod summaries;
 pub mod transfer;
 
 pub use audit::{Actor, ActorKind, Audit, AuditEntry, AuditFilter};
@@ -39,3 +40,6 @@ pub use overview::{Overview, Shown, Span};
 pub use passes::{Pass, PassKind, PassLimits, PassPut, Passes};
 pub use records::*;
 pub use statistics::{AttemptSums, Statistics, SummingUp};
+pub use summaries::{
+    Counted, DUE_HOURS, DeadGroup, DeadLetters, DeadTally, DueCounts, DueTally, Summaries,
+};

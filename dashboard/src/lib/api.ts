@@ -43,6 +43,8 @@ export type AuditQuery = Page & { tenant?: string; action?: string; target?: str
 
 export const api = {
   deliveries: (query: DeliveryQuery, signal?: AbortSignal) => get<T.List<T.Delivery>>('/v1/deliveries', query, signal),
+  retriesDue: (signal?: AbortSignal) => told(client.deliveries.due(until(signal))),
+  deadLetters: (limit: number, signal?: AbortSignal) => told(client.deliveries.dead({ limit }, until(signal))),
   delivery: (id: string, signal?: AbortSignal) => told(client.deliveries.get(id, until(signal))),
   attempts: (id: string, where: Page, signal?: AbortSignal) =>
     page<T.Attempt>((options) => client.deliveries.attempts(id, options), where, signal),

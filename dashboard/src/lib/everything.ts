@@ -1,6 +1,6 @@
 // Whole lists, up to a limit, where the API cannot sort, search or count by itself.
 import type { api as Api } from './api';
-import type { Delivery, Destination, EventType, List, Subscription } from './types';
+import type { Destination, EventType, List, Subscription } from './types';
 
 export interface All<T> {
   rows: T[];
@@ -53,10 +53,3 @@ export const findSubscriptions = (api: typeof Api, q: string, signal?: AbortSign
 
 export const everyEventType = (api: typeof Api, signal?: AbortSignal): Promise<All<EventType>> =>
   gather((cursor) => api.eventTypes({ limit: 1000, cursor }, signal), 5);
-
-export const newestDeliveries = (
-  api: typeof Api,
-  query: { state: string; destination?: string },
-  pages: number,
-  signal?: AbortSignal,
-): Promise<All<Delivery>> => gather((cursor) => api.deliveries({ ...query, limit: 1000, cursor }, signal), pages);

@@ -10,6 +10,7 @@ from ._async_api import AsyncApi, AsyncPages
 from ._core import Time, get, part, post
 from .models import (
     Attempt,
+    DeadLetters,
     Delivery,
     DeliveryDetail,
     DeliveryState,
@@ -20,6 +21,7 @@ from .models import (
     DestinationSummary,
     Explanation,
     Replay,
+    RetriesDue,
     SentRequest,
     Transition,
 )
@@ -57,6 +59,14 @@ class AsyncDeliveries:
             since=since,
             until=until,
         )
+
+    async def due(self) -> RetriesDue:
+        """How many waiting deliveries fall due in each of the next 48 hours."""
+        return await self._api.fetch(RetriesDue, get("/v1/deliveries/due"))
+
+    async def dead(self, *, limit: int | None = None) -> DeadLetters:
+        """Dead deliveries by destination and reason, at most ``limit`` groups (50), the largest first."""
+        return await self._api.fetch(DeadLetters, get("/v1/deliveries/dead", limit=limit))
 
     async def get(self, id: str) -> DeliveryDetail:
         """With the first attempts; see `attempts` for all of them."""

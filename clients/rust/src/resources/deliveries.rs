@@ -8,7 +8,10 @@ use crate::call::{Call, path};
 use crate::client::Client;
 use crate::error::Error;
 use crate::list::List;
-use crate::types::{Attempt, Delivery, DeliveryDetail, DeliveryState, Explanation, SentRequest};
+use crate::types::{
+    Attempt, DeadLetters, Delivery, DeliveryDetail, DeliveryState, Explanation, RetriesDue,
+    SentRequest,
+};
 
 /// Deliveries: one event owed to one subscription.
 #[derive(Clone, Copy)]
@@ -42,6 +45,28 @@ impl Deliveries<'_> {
     /// Deliveries, newest first.
     pub fn list(&self, query: &DeliveryQuery) -> List<Delivery> {
         List::new(self.client, path(&["deliveries"]).map(|path| Call::get(path).fields(query)))
+    }
+
+    /// How many waiting deliveries fall due in each of the next 48 hours.
+    ///
+    /// # Errors
+    /// As every call.
+    pub async fn due(&self) -> Result<RetriesDue, Error> {
+        get(self.client, &["deliveries", "due"]).await
+    }
+
+    /// Dead deliveries by destination and reason, at most `limit` groups, the largest first; 50 for
+    /// `None`.
+    ///
+    /// # Errors
+    /// As every call.
+    pub async fn dead(&self, limit: Option<u32>) -> Result<DeadLetters, Error> {
+        let call = Call::get(path(&["deliveries", "dead"])?);
+        let call = match limit {
+            Some(limit) => call.query("limit", limit.to_string()),
+            None => call,
+        };
+        self.client.call(&call).await
     }
 
     /// One delivery with its first attempts; see [`Deliveries::attempts`] for all of them.

@@ -149,6 +149,8 @@ fn answers_of_this_an_older_and_a_newer_server_are_read() {
     check::<DestinationSummary>("DestinationSummary");
     check::<DestinationFigures>("DestinationFigures");
     check::<DestinationStats>("DestinationStats");
+    check::<RetriesDue>("RetriesDue");
+    check::<DeadLetters>("DeadLetters");
     check::<FilterTrialAnswer>("FilterTrialAnswer");
     check::<EventType>("EventType");
     check::<Catalogue>("Catalogue");

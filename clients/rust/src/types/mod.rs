@@ -34,8 +34,8 @@ pub use event::{
     Json, Match, MatchReason, Misfit, NewEvent, TriedEvent,
 };
 pub use operation::{
-    AuditEntry, Key, KeyCreated, Ledger, Limit, NewKey, NewReplay, NewTenant, RateLimit, Replay,
-    ReplayFilter, ReplayState, Span, Stats, Tenant, TenantChange,
+    Arrivals, AuditEntry, Key, KeyCreated, Ledger, Limit, NewKey, NewReplay, NewTenant, RateLimit,
+    Replay, ReplayFilter, ReplayState, Span, Stats, Tenant, TenantChange,
 };
 pub use policy::{
     AttemptPolicy, CircuitPolicy, DestinationRate, DestinationRecovery, EffectivePolicy,
@@ -52,8 +52,8 @@ pub use simulation::{
     LateBy, SimulatedChange, SimulatedPlan, SimulatedSample, Simulation, SimulationAnswer,
 };
 pub use statistics::{
-    AttemptCounts, DestinationFigures, DestinationStats, FailureCount, HourOfAttempts,
-    RecentAttempt,
+    AttemptCounts, DeadGroup, DeadLetters, DestinationFigures, DestinationStats, DueCount, DueHour,
+    FailureCount, HourOfAttempts, RecentAttempt, RetriesDue,
 };
 pub use subscription::{
     Certificate, Filter, NewSubscription, NewWorkfrontOptions, Subscription, SubscriptionChange,

@@ -288,6 +288,8 @@ pub struct Ledger {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Stats {
+    /// How long deliveries took lately; absent where none arrived, or where the server is older.
+    pub arrivals: Option<Arrivals>,
     /// One entry for each span, oldest first; spans in which nothing happened are zero.
     pub data: Vec<Span>,
     /// From this time on.
@@ -296,6 +298,19 @@ pub struct Stats {
     pub step_minutes: u32,
     /// Before this time.
     pub until: Timestamp,
+}
+
+/// The time from acceptance to arrival, of deliveries that arrived in the last five minutes at their
+/// first attempt, at the node that answered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Arrivals {
+    /// How many arrived.
+    pub count: u64,
+    /// The time that half of them did not exceed. It may be off by a fifth, and so may the other.
+    pub p50_ms: u64,
+    /// The time that 99 of 100 did not exceed.
+    pub p99_ms: u64,
 }
 
 /// The counts of one span.

@@ -1,4 +1,4 @@
-//! Attempts of destinations by the hour.
+//! Attempts of destinations by the hour, and summaries of deliveries that have not arrived.
 
 use std::ops::Deref;
 
@@ -99,4 +99,75 @@ pub struct DestinationStats {
     pub total: AttemptCounts,
     /// The time of the answer.
     pub until: Timestamp,
+}
+
+/// When waiting deliveries fall due.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct RetriesDue {
+    /// Whether every count is exact.
+    pub complete: bool,
+    /// The next 48 hours.
+    pub hours: Vec<DueHour>,
+    /// Due after them.
+    pub later: DueCount,
+    /// The server's time: the first of the hours begins then.
+    pub now: Timestamp,
+    /// Due before now.
+    pub overdue: DueCount,
+}
+
+/// A count of waiting deliveries.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct DueCount {
+    /// Whether the count is exact.
+    pub complete: bool,
+    /// How many; at least so many where the count is not complete.
+    pub count: u64,
+}
+
+/// The waiting deliveries that fall due in one hour.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct DueHour {
+    /// The start of the hour.
+    pub at: Timestamp,
+    /// Whether the count is exact.
+    pub complete: bool,
+    /// How many; at least so many where the count is not complete.
+    pub count: u64,
+}
+
+/// Dead deliveries in groups.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct DeadLetters {
+    /// Whether all dead deliveries were counted. Where more are dead, the newest are counted.
+    pub complete: bool,
+    /// How many dead deliveries were counted.
+    pub counted: u64,
+    /// The largest groups, largest first.
+    pub data: Vec<DeadGroup>,
+    /// How many groups there are, those included that are not in `data`.
+    pub groups: u64,
+}
+
+/// Dead deliveries of one destination with the same reason.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct DeadGroup {
+    /// How many of them were counted.
+    pub count: u64,
+    /// The destination.
+    pub destination_id: String,
+    /// When the first of them died.
+    pub first_at: Timestamp,
+    /// When the last of them died.
+    pub last_at: Timestamp,
+    /// `exhausted` or `not_admitted`.
+    pub reason: String,
+    /// Whose they are; only in an answer about all tenants.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
 }

@@ -106,6 +106,8 @@ async fn call_deliveries(client: &Client) {
         until: at(),
     };
     deliveries.list(&query).all().await.unwrap();
+    deliveries.due().await.unwrap();
+    deliveries.dead(Some(1)).await.unwrap();
     deliveries.get("d").await.unwrap();
     deliveries.attempts("d").all().await.unwrap();
     deliveries.request("d", 1).await.unwrap();

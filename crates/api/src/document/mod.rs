@@ -89,7 +89,8 @@ const REQUESTS: &[&str] = &[
 /// Fields of answers that are left out where they say nothing.
 const LEFT_OUT: [&str; 5] = ["detail", "duplicate", "existing_id", "pointer", "retry"];
 /// Answers that have a `tenant` only in lists of all tenants.
-const WITHOUT_TENANT: [&str; 4] = ["Delivery", "Destination", "EventSummary", "Subscription"];
+const WITHOUT_TENANT: [&str; 5] =
+    ["DeadGroup", "Delivery", "Destination", "EventSummary", "Subscription"];
 
 /// The OpenAPI 3.1 document of all routes.
 pub fn openapi() -> serde_json::Value {

@@ -15,7 +15,7 @@ use crate::paging::{Query, parameter};
 use crate::problem::{Code, Problem};
 use crate::settings::STATS_SPANS_MAX;
 use crate::state::ApiState;
-use crate::wire::ledger::{LedgerView, SpanView, Stats};
+use crate::wire::ledger::{ArrivalsView, LedgerView, SpanView, Stats};
 
 const MINUTE_MS: i64 = 60_000;
 const STEP_MINUTES_DEFAULT: u32 = 5;
@@ -76,7 +76,7 @@ pub(crate) struct StatsQuery {
 
 /// Show statistics over time
 ///
-/// In spans of equal length, for charts.
+/// In spans of equal length, for charts; and how long deliveries took lately.
 #[utoipa::path(
     get, path = "/v1/stats", tag = "ledger", params(StatsQuery),
     responses((status = 200, body = Stats, description = "A time series"))
@@ -104,7 +104,8 @@ pub(crate) async fn stats(
     let starts = span_starts(since, until, step_minutes)?;
     let tallies = state.store().tallies(whose, since, until, step_minutes).await?;
     let data = starts.into_iter().map(|at| SpanView::of(&span_at(&tallies, at))).collect();
-    Ok(Json(Stats { since, until, step_minutes, data }))
+    let arrivals = state.process().arrivals(whose).map(|found| ArrivalsView::of(&found));
+    Ok(Json(Stats { since, until, step_minutes, data, arrivals }))
 }
 
 /// The starts of the spans: multiples of the step since the epoch.

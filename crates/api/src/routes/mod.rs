@@ -109,6 +109,8 @@ fn reads() -> OpenApiRouter<ApiState> {
         .routes(routes!(matches::matches))
         .routes(routes!(filter_trials::test_events))
         .routes(routes!(deliveries::request::request))
+        .routes(routes!(deliveries::summaries::due))
+        .routes(routes!(deliveries::summaries::dead))
 }
 
 /// Paths that need no key.

@@ -6,6 +6,9 @@ use postrider_store::TallyAt;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::millis;
+use crate::process::Arrivals;
+
 /// `accepted = queued + in_flight + waiting + delivered + dead + cancelled`, always.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Ledger)]
@@ -36,6 +39,28 @@ pub(crate) struct Stats {
     pub(crate) step_minutes: u32,
     /// One entry for each span, oldest first; spans in which nothing happened are zero.
     pub(crate) data: Vec<SpanView>,
+    /// How long deliveries took lately, whatever time was asked for; null where none arrived.
+    pub(crate) arrivals: Option<ArrivalsView>,
+}
+
+/// The time from acceptance to arrival, of deliveries that arrived in the last five minutes at their first attempt. The
+/// node that answers tells its own, since its start.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Arrivals)]
+pub(crate) struct ArrivalsView {
+    /// How many arrived.
+    count: u64,
+    /// The time that half of them did not exceed. It may be off by a fifth, and so may the other.
+    p50_ms: u64,
+    /// The time that 99 of 100 did not exceed.
+    p99_ms: u64,
+}
+
+impl ArrivalsView {
+    pub(crate) fn of(arrivals: &Arrivals) -> Self {
+        let Arrivals { count, p50, p99 } = *arrivals;
+        ArrivalsView { count, p50_ms: millis(p50), p99_ms: millis(p99) }
+    }
 }
 
 /// The counts of one span.

@@ -21,6 +21,7 @@ pub(crate) mod session;
 pub(crate) mod simulation;
 pub(crate) mod statistics;
 pub(crate) mod subscription;
+pub(crate) mod summary;
 pub(crate) mod tenant;
 
 use crate::problem::Problem;

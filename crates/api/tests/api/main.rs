@@ -36,6 +36,7 @@ mod session;
 mod stream;
 mod strictness;
 mod subscriptions;
+mod summaries;
 mod support;
 mod tenants;
 mod vault;

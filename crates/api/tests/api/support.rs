@@ -10,13 +10,14 @@ use axum::body::Body;
 use axum::http::{HeaderMap, Request, StatusCode};
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
-use postrider_api::process::{About, Disk, Process, Setting};
+use postrider_api::process::{About, Arrivals, Disk, Process, Setting};
 use postrider_api::{
     ApiParts, ApiSettings, ApiState, Bootstrap, GivenAdmin, KeyRing, Vault, bootstrap_admin,
 };
 use postrider_domain::attempt::{
     Answer as Answered, BodyEnd, Ending, Failure, FailureClass, Finished, Timings,
 };
+use postrider_domain::ids::TenantId;
 use postrider_domain::policy::Policy;
 use postrider_domain::time::Timestamp;
 use postrider_engine::{Background, EngineHandle, Options, Parts, Quotas, SeededEntropy};
@@ -72,6 +73,19 @@ impl Process for SampleProcess {
 
     fn disk(&self) -> Option<Disk> {
         Some(Disk { free: 1, total: 2, data: 3 })
+    }
+
+    /// Of the tenant acme, and of all.
+    fn arrivals(&self, tenant: Option<&TenantId>) -> Option<Arrivals> {
+        let of = |count, p50, p99| {
+            let [p50, p99] = [p50, p99].map(Duration::from_millis);
+            Some(Arrivals { count, p50, p99 })
+        };
+        match tenant.map(TenantId::as_str) {
+            None => of(9, 20, 4_000),
+            Some("acme") => of(3, 12, 250),
+            Some(_) => None,
+        }
     }
 }
 

@@ -217,7 +217,7 @@ impl Server {
 
         let (kept, observed) = (vault.clone(), metrics.clone());
         let of_server = Arc::clone(&clock);
-        let process = Arc::new(ThisProcess::new(&loaded, clock.now(), desk));
+        let process = Arc::new(ThisProcess::new(&loaded, clock.now(), desk, metrics.clone()));
         let about = Arc::clone(&process) as Arc<dyn Process>;
         let parts =
             Assembly { store: &store, engine: &engine, clock, vault, metrics, egress, about };

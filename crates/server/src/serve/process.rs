@@ -3,9 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use postrider_api::process::{About, AlertDesk, Disk, Process, Setting};
+use postrider_api::process::{About, AlertDesk, Arrivals, Disk, Process, Setting};
+use postrider_domain::ids::TenantId;
 use postrider_domain::time::Timestamp;
+use tokio::time::Instant;
 
+use super::metrics::Metrics;
 use crate::config::{Loaded, StoreChoice};
 
 /// This process.
@@ -14,6 +17,7 @@ pub(super) struct ThisProcess {
     data_dir: PathBuf,
     settings: RwLock<Vec<Setting>>,
     alerts: Option<Arc<dyn AlertDesk>>,
+    metrics: Metrics,
 }
 
 impl ThisProcess {
@@ -21,6 +25,7 @@ impl ThisProcess {
         loaded: &Loaded,
         started_at: Timestamp,
         alerts: Option<Arc<dyn AlertDesk>>,
+        metrics: Metrics,
     ) -> Self {
         let config = &loaded.config;
         let about = About {
@@ -33,7 +38,7 @@ impl ThisProcess {
             },
         };
         let settings = RwLock::new(settings(loaded));
-        ThisProcess { about, data_dir: config.data_dir.clone(), settings, alerts }
+        ThisProcess { about, data_dir: config.data_dir.clone(), settings, alerts, metrics }
     }
 
     /// The settings were read again.
@@ -70,6 +75,13 @@ impl Process for ThisProcess {
             total: space.f_blocks.saturating_mul(space.f_frsize),
             data: bytes_below(&self.data_dir),
         })
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "selects the last minutes, nothing else")]
+    fn arrivals(&self, tenant: Option<&TenantId>) -> Option<Arrivals> {
+        let lately = self.metrics.arrivals(Instant::now(), tenant);
+        let (p50, p99) = (lately.percentile(500)?, lately.percentile(990)?);
+        Some(Arrivals { count: lately.times_counted(), p50, p99 })
     }
 
     fn alerts(&self) -> Option<Arc<dyn AlertDesk>> {

@@ -61,6 +61,7 @@ pub mod sequences;
 pub mod settling;
 pub mod statistics;
 pub mod subscriptions;
+pub mod summaries;
 pub mod upkeep;
 pub mod usage;
 
@@ -88,6 +89,7 @@ macro_rules! conformance {
         $crate::conformance_settling!($backend);
         $crate::conformance_statistics!($backend);
         $crate::conformance_subscriptions!($backend);
+        $crate::conformance_summaries!($backend);
         $crate::conformance_upkeep!($backend);
         $crate::conformance_usage!($backend);
     };

@@ -20,6 +20,7 @@ mod passes;
 mod replays;
 mod state;
 mod statistics;
+mod summaries;
 mod upkeep;
 mod usage;
 mod work;

@@ -45,6 +45,7 @@ mod session;
 mod settle;
 mod shown;
 mod statistics;
+mod summaries;
 mod tls;
 mod transfer;
 mod unused_destinations;

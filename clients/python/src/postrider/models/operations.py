@@ -11,12 +11,17 @@ from .words import BackupState, Conduct, ErasureState, EventTypeScope, MatchReas
 __all__ = [
     "AlertTarget",
     "AlertTestResult",
+    "Arrivals",
     "AuditEntry",
     "Backup",
     "Catalogue",
     "Condition",
+    "DeadGroup",
+    "DeadLetters",
     "DestinationSummary",
     "Disk",
+    "DueCount",
+    "DueHour",
     "Erasure",
     "EventType",
     "FilterTrialAnswer",
@@ -35,6 +40,7 @@ __all__ = [
     "RateLimit",
     "Replay",
     "ReplayFilter",
+    "RetriesDue",
     "SentHeader",
     "SentRequest",
     "Server",
@@ -115,6 +121,90 @@ class Stats:
     since: datetime
     step_minutes: int
     until: datetime
+    arrivals: Arrivals | None = None
+    """How long deliveries took lately; None where none arrived, or where the server is older."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrivals:
+    """The time from acceptance to arrival, of deliveries that arrived in the last five minutes at their first attempt, at
+    the node that answered."""
+
+    count: int
+    """How many arrived."""
+    p50_ms: int
+    """The time that half of them did not exceed. It may be off by a fifth, and so may the other."""
+    p99_ms: int
+    """The time that 99 of 100 did not exceed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueCount:
+    """A count of waiting deliveries."""
+
+    complete: bool
+    """Whether the count is exact."""
+    count: int
+    """How many; at least so many where the count is not complete."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueHour:
+    """The waiting deliveries that fall due in one hour."""
+
+    at: datetime
+    """The start of the hour."""
+    complete: bool
+    """Whether the count is exact."""
+    count: int
+    """How many; at least so many where the count is not complete."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetriesDue:
+    """When waiting deliveries fall due."""
+
+    complete: bool
+    """Whether every count is exact."""
+    hours: list[DueHour]
+    """The next 48 hours."""
+    later: DueCount
+    """Due after them."""
+    now: datetime
+    """The server's time: the first of the hours begins then."""
+    overdue: DueCount
+    """Due before now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadGroup:
+    """Dead deliveries of one destination with the same reason."""
+
+    count: int
+    """How many of them were counted."""
+    destination_id: str
+    first_at: datetime
+    """When the first of them died."""
+    last_at: datetime
+    """When the last of them died."""
+    reason: str
+    """`exhausted` or `not_admitted`."""
+    tenant: str | None = None
+    """Whose they are; only in an answer about all tenants."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetters:
+    """Dead deliveries in groups."""
+
+    complete: bool
+    """Whether all dead deliveries were counted. Where more are dead, the newest are counted."""
+    counted: int
+    """How many dead deliveries were counted."""
+    data: list[DeadGroup]
+    """The largest groups, largest first."""
+    groups: int
+    """How many groups there are, those included that are not in `data`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 mod in_flight;
 pub(crate) mod request;
 mod schedule;
+pub(crate) mod summaries;
 
 use axum::Json;
 use axum::extract::State;

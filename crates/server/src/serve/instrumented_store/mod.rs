@@ -11,6 +11,7 @@ mod overview;
 mod passes;
 mod replays;
 mod statistics;
+mod summaries;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -94,10 +95,14 @@ impl InstrumentedStore {
 /// How a commit ends deliveries, and the dead ones themselves if they are to be told.
 fn endings(commit: &Commit, is_told: bool) -> (Endings, Vec<(Delivery, DeadReason)>) {
     let (mut endings, mut dead) = (Endings::default(), Vec::new());
-    for DeliveryChange { delivery, .. } in &commit.deliveries {
+    for DeliveryChange { delivery, attempt, .. } in &commit.deliveries {
         match delivery.state {
             DeliveryState::Delivered { at } => {
-                endings.delivered.push(at.since(delivery.created_at));
+                let took = at.since(delivery.created_at);
+                endings.delivered.push(took);
+                if attempt.as_ref().is_some_and(|attempt| attempt.turn == Turn::First) {
+                    endings.at_first.push((delivery.tenant.clone(), took));
+                }
             }
             DeliveryState::Dead { reason, .. } => {
                 endings.dead.push(reason);
@@ -157,6 +162,7 @@ impl Work for InstrumentedStore {
         }
         self.metrics.settled(began.elapsed(), attempts.into_iter());
         self.metrics.ended(&endings);
+        self.metrics.arrived(instant(), &endings.at_first);
         lines.log(&self.log);
         circuit_changes.iter().for_each(|one| one.report(&self.metrics, self.alerts.as_ref()));
         if let Some(alerts) = &self.alerts {

@@ -4,19 +4,24 @@
 //! [`super::instrumented_store`]), so that an attempt is counted once, when it is settled. Gauges
 //! are read every few seconds. No label has a value that a tenant can choose.
 
+mod arrivals;
+
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use postrider_domain::attempt::{Ending, FailureClass, Turn};
+use postrider_domain::attempt_tally::AttemptTally;
 use postrider_domain::delivery::{DeadReason, StateName};
 use postrider_domain::destination::DestinationState;
 use postrider_domain::ids::{DestinationId, TenantId};
 use postrider_domain::ledger::Ledger;
 use postrider_engine::MisfitCounts;
 use postrider_store::ShardLeases;
+use tokio::time::Instant;
 
+use self::arrivals::RecentArrivals;
 use super::machine;
 use super::requests::Requests;
 
@@ -54,6 +59,7 @@ pub(crate) struct Metrics {
     state: Arc<Mutex<State>>,
     /// Apart from the rest, so that no request waits for a settlement.
     requests: Arc<Mutex<Requests>>,
+    arrivals: Arc<Mutex<RecentArrivals>>,
 }
 
 #[derive(Default)]
@@ -193,6 +199,8 @@ impl Histogram {
 pub(crate) struct Endings {
     /// From acceptance to delivery.
     pub(crate) delivered: Vec<Duration>,
+    /// The same of those that arrived at their first attempt, with their tenants.
+    pub(crate) at_first: Vec<(TenantId, Duration)>,
     /// Why they died.
     pub(crate) dead: Vec<DeadReason>,
 }
@@ -242,6 +250,18 @@ impl Metrics {
             };
             *state.dead.entry(reason).or_default() += 1;
         }
+    }
+
+    /// Deliveries arrived at their first attempt.
+    pub(crate) fn arrived(&self, now: Instant, at_first: &[(TenantId, Duration)]) {
+        if !at_first.is_empty() {
+            self.arrivals.lock().unwrap_or_else(PoisonError::into_inner).add(now, at_first);
+        }
+    }
+
+    /// How long such deliveries took in the last minutes, of a tenant or of all.
+    pub(crate) fn arrivals(&self, now: Instant, tenant: Option<&TenantId>) -> AttemptTally {
+        self.arrivals.lock().unwrap_or_else(PoisonError::into_inner).lately(now, tenant)
     }
 
     /// Events with their deliveries became durable.

@@ -122,7 +122,11 @@ fn every_line_is_of_the_text_format() {
 fn deliveries_are_timed_around_the_deadline_and_deaths_counted() {
     let metrics = Metrics::default();
     let delivered = [10, 4_500, 5_500, 90_000_000].map(Duration::from_millis).to_vec();
-    metrics.ended(&Endings { delivered, dead: vec![DeadReason::Exhausted, DeadReason::Exhausted] });
+    metrics.ended(&Endings {
+        delivered,
+        dead: vec![DeadReason::Exhausted, DeadReason::Exhausted],
+        ..Endings::default()
+    });
     let page = metrics.render();
     for line in [
         "postrider_delivery_seconds_bucket{le=\"4.000000\"} 1",
