@@ -40,6 +40,7 @@ HERE = Path(__file__).resolve().parent
 START_SECONDS_MAX = 60
 COMMAND_SECONDS_MAX = 900
 EXAMPLE_SECONDS_MAX = 60
+DENO = "deno@2.9.6"
 SHARED_FILES = ("openapi.json", "oldest-answers.json", "verify-cases.json")
 LEFT_OUT = ("node_modules", "dist", "build", "__pycache__", ".mypy_cache", "schema.ts", "*_sync_*.py")
 PACKED = {"package.json", "README.md", "LICENSE", "dist/index.js", "dist/index.d.ts", "dist/verify.js", "dist/verify.d.ts"}
@@ -277,6 +278,7 @@ def typescript(server: Server, work: Path) -> str:
     )
     tested = run(["npm", "test"], folder, server.access())
     tests = number(r"(?:#|ℹ) pass (\d+)", tested)
+    in_deno = verified_in_deno(folder, work)
     [packed] = json.loads(run(["npm", "pack", "--json", "--ignore-scripts", "--loglevel=error"], folder))
     files = {file["path"] for file in packed["files"]}
     strange = {file for file in files if not file.startswith("dist/")} - PACKED
@@ -296,7 +298,19 @@ def typescript(server: Server, work: Path) -> str:
         server, [(["node", f"example-{index}.js"], examples, text) for index, text in enumerate(texts)]
     )
     size = packed["size"] / 1024
-    return f"{tests} tests, {ran} README examples, package of {len(files)} files and {size:.0f} KiB"
+    return f"{tests} tests, {in_deno} in Deno, {ran} README examples, package of {len(files)} files and {size:.0f} KiB"
+
+
+def verified_in_deno(folder: Path, work: Path) -> int:
+    """Runs the built tests of verify() in Deno, whose binary is a package of npm's; returns how many passed."""
+    place = work / "deno"
+    place.mkdir(exist_ok=True)
+    (place / "package.json").write_text('{"private": true}\n')
+    install = ["npm", "install", "--no-progress", "--no-audit", "--no-fund", "--prefer-offline", DENO]
+    unless_done(work / "deno.stamp", DENO, lambda: void(run(install, place)))
+    deno = [place / "node_modules" / ".bin" / "deno", "test", "--no-check", "--allow-read", "--allow-env"]
+    settings = {"DENO_DIR": str(place / "cache"), "DENO_NO_UPDATE_CHECK": "1", "NO_COLOR": "1"}
+    return number(r"ok \| (\d+) passed \| 0 failed", run([*deno, "build/test/verify.test.js"], folder, settings))
 
 
 def unpack_package(tarball: Path, modules: Path, target: Path) -> None:
@@ -402,7 +416,7 @@ def rust(server: Server, work: Path) -> str:
     run(["cargo", "build", "--quiet", "--workspace", *names], root)
     folder = work / "rust-examples"
     folder.mkdir(exist_ok=True)
-    binaries = root / "target" / "debug" / "examples"
+    binaries = root / os.environ.get("CARGO_TARGET_DIR", "target") / "debug" / "examples"
     ran = run_examples(server, [([binaries / one.stem], folder, one.read_text()) for one in examples])
     return f"{count} tests, {ran} README examples"
 

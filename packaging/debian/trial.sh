@@ -1,7 +1,7 @@
 #!/bin/sh
 # Run by `cargo xtask dist --check` inside a Debian of its own: $1 is the version of /postrider.deb, $2 that
-# of /next.deb. With `--clients` there is /clients too, and the first webhook is sent by each of them. Every
-# step is asserted; the first that fails ends the trial.
+# of /next.deb; /calls has the system calls that the unit allows. With `--clients` there is /clients too, and the
+# first webhook is sent by each of them. Every step is asserted; the first that fails ends the trial.
 set -eu
 began=$(date +%s)
 
@@ -21,14 +21,19 @@ fail() {
 }
 
 # The unit's own command line, as its user and without capabilities. By `setpriv`, because no service
-# manager runs here.
+# manager runs here. `strace` refuses what the unit's SystemCallFilter refuses, and writes down what is
+# refused, sockets and memory mappings. With -D it is no parent of the server, so signals reach that.
+unit=/lib/systemd/system/postrider.service
+watched='^[?](socket|socketpair|mmap|mprotect|pkey_mprotect)$'
 start() {
-    unit=/lib/systemd/system/postrider.service
     line=$(sed -n 's/^ExecStart=//p' $unit)
     user=$(sed -n 's/^User=//p' $unit)
+    unwatched=$(tr , '\n' </calls | grep -vE "$watched" | paste -sd ,)
+    rm -f /tmp/calls.log
     # shellcheck disable=SC2086 # the words of the unit's line
     setpriv --reuid "$user" --regid "$user" --init-groups --no-new-privs --bounding-set=-all \
-        $line >/dev/null 2>/tmp/server.log &
+        strace -D -f -q --seccomp-bpf -o /tmp/calls.log -e "trace=!$unwatched" \
+        -e "inject=!$(cat /calls):error=EPERM" $line >/dev/null 2>/tmp/server.log &
     server=$!
     tries=0
     # The admin key is written when all else is up.
@@ -44,6 +49,24 @@ start() {
 stop() {
     kill -TERM $server
     wait $server || fail "the server ended badly"
+    tries=0
+    until grep -q "^$server +++ exited" /tmp/calls.log; do
+        tries=$((tries + 1))
+        [ $tries -lt 100 ] || fail "strace has not ended"
+        sleep 0.1
+    done
+    check_calls
+}
+
+# What the unit would have refused.
+check_calls() {
+    grep -q ' mmap(' /tmp/calls.log || fail "strace saw no system call"
+    ! grep INJECTED /tmp/calls.log || fail "the unit refuses these system calls"
+    families=$(sed -n 's/^RestrictAddressFamilies=//p' $unit | tr ' ' '|')
+    ! grep -E ' socket(pair)?\(' /tmp/calls.log | grep -vE "\(($families)," ||
+        fail "the unit refuses these sockets"
+    ! grep -E ' mmap\(.*PROT_WRITE\|PROT_EXEC| (pkey_)?mprotect\(.*PROT_EXEC' /tmp/calls.log ||
+        fail "the unit refuses memory that is writable and executable"
 }
 
 ask() {

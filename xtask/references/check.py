@@ -3,9 +3,10 @@ and JavaScript verify what it signs, and Schemathesis tries the API, and Workfro
 
 Run by `cargo xtask references` in a network namespace that has nothing but loopback, so whatever URL
 a generated request names, nothing leaves it. Arguments: the binary, and the folder with the
-JavaScript library.
+JavaScript library. The official client of the Model Context Protocol for Python drives `postrider mcp`.
 """
 
+import asyncio
 import json
 import os
 import pathlib
@@ -14,12 +15,16 @@ import subprocess
 import sys
 import tempfile
 import threading
+import urllib.error
 import urllib.request
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
+from mcp import ClientSession, StdioServerParameters
+from mcp.client.stdio import stdio_client
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 ADMIN_KEY = "reference-check-admin-key-" + os.urandom(8).hex()
+SUBSCRIPTIONS = "/attask/eventsubscription/api/v1/subscriptions"
 HERE = pathlib.Path(__file__).parent
 PATIENCE_SECONDS = 60
 
@@ -108,12 +113,95 @@ def check_signatures(base, node_folder):
     print(f"signatures: {len(messages)} verified by Python and by JavaScript, forgeries refused")
 
 
-def check_document(base, path, header):
-    """No 5xx, and no answer that the document does not describe."""
+def face(base, method, path, body=None):
+    """A call of Workfront's API; returns its status and its answer."""
+    request = urllib.request.Request(
+        base + SUBSCRIPTIONS + path,
+        data=None if body is None else json.dumps(body).encode(),
+        headers={"sessionID": ADMIN_KEY, "content-type": "application/json"},
+        method=method,
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:
+            return answer.status, json.loads(answer.read() or b"null")
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read() or b"null")
+
+
+def check_workfront(base, folder):
+    """Schemathesis over the face's own document, with examples that name subscriptions which exist: without them
+    nearly every call would be answered with 404. Each operation has a subscription of its own; Schemathesis uses some of
+    them in other operations too."""
+    header = f"sessionID: {ADMIN_KEY}"
+    request = urllib.request.Request(base + "/attask/eventsubscription/openapi.json")
+    with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:
+        document = json.load(answer)
+    ids = {}
+    for path, item in document["paths"].items():
+        for method, operation in item.items():
+            wish = {"objCode": "PROJ", "eventType": "UPDATE", "authToken": "EauthToken1234"}
+            wish["url"] = f"https://hooks.example.com/{len(ids)}"
+            status, created = face(base, "POST", "", wish)
+            assert status == 201, created
+            ids[method, path.removeprefix(SUBSCRIPTIONS)] = created["id"]
+            for parameter in operation.get("parameters", []):
+                if parameter["name"] == "id":
+                    parameter["example"] = created["id"]
+    versions = document["components"]["schemas"]["VersionsChange"]
+    versions["example"] = {"subscriptionIds": [ids["put", "/version"]], "version": "v1"}
+    document["components"]["schemas"]["VersionChange"]["example"] = {"version": "v1"}
+    file = pathlib.Path(folder) / "workfront.json"
+    file.write_text(json.dumps(document))
+    check_document(base, file, header)
+    # The examples were used: what they name was changed.
+    status, _ = face(base, "GET", "/" + ids["delete", "/{id}"])
+    assert status == 404, "no call has deleted the subscription that exists"
+    _, shown = face(base, "GET", "/" + ids["put", "/version"])
+    assert shown.get("dateVersionUpdated"), f"no call has changed its version: {shown}"
+
+
+def check_mcp(binary, base):
+    """The official client initializes a session, lists the tools and calls each one that needs no argument."""
+
+    async def session():
+        settings = {"POSTRIDER_SERVER": base, "POSTRIDER_KEY": ADMIN_KEY}
+        command = StdioServerParameters(command=binary, args=["mcp"], env=settings)
+        async with stdio_client(command) as (read, write), ClientSession(read, write) as client:
+            hello = await client.initialize()
+            tools = (await client.list_tools()).tools
+            called = 0
+            for tool in tools:
+                described = tool.model_dump(by_alias=True)["inputSchema"]
+                if not described.get("required"):
+                    result = (await client.call_tool(tool.name, {})).model_dump(by_alias=True)
+                    assert not result["isError"], (tool.name, result)
+                    called += 1
+            assert called > 2, tools
+            version = hello.model_dump(by_alias=True)["protocolVersion"]
+            print(f"mcp: {len(tools)} tools, {called} called, in version {version}")
+
+    asyncio.run(session())
+    # Version 2025-03-26 lets a client send several messages in one array.
+    lines = [[{"jsonrpc": "2.0", "id": n, "method": "ping"} for n in range(2)]]
+    done = subprocess.run(
+        [binary, "mcp"],
+        input="".join(json.dumps(line) + "\n" for line in lines),
+        env={**os.environ, "POSTRIDER_SERVER": base, "POSTRIDER_KEY": ADMIN_KEY},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        timeout=PATIENCE_SECONDS,
+    )
+    assert [one["id"] for one in json.loads(done.stdout)] == [0, 1], done.stdout
+
+
+def check_document(base, place, header):
+    """No 5xx, and no answer that the document does not describe. The document is a path of the server, or a file."""
     tool = pathlib.Path(sys.executable).parent / "schemathesis"
     checks = "not_a_server_error,status_code_conformance,content_type_conformance,"
     checks += "response_schema_conformance"
-    words = f"run {base}{path} --exclude-path /v1/stream --phases examples,coverage,fuzzing "
+    given = f"{place} --url {base}" if isinstance(place, pathlib.Path) else base + place
+    words = f"run {given} --exclude-path /v1/stream --phases examples,coverage,fuzzing "
     words += f"--max-examples 20 --seed 1 --checks {checks} --continue-on-failure --warnings off"
     done = subprocess.run(
         [tool, *words.split(), "--no-color", "--header", header],
@@ -124,7 +212,7 @@ def check_document(base, path, header):
     figures = [line.strip() for line in done.stdout.splitlines() if "generated" in line]
     if done.returncode != 0 or not figures:
         sys.exit(done.stdout + done.stderr)
-    print(f"openapi: {path}: {figures[-1]}")
+    print(f"openapi: {place}: {figures[-1]}")
 
 
 def main():
@@ -134,8 +222,8 @@ def main():
         try:
             check_signatures(base, node_folder)
             check_document(base, "/openapi.json", f"Authorization: Bearer {ADMIN_KEY}")
-            workfront = "/attask/eventsubscription/openapi.json"
-            check_document(base, workfront, f"sessionID: {ADMIN_KEY}")
+            check_workfront(base, folder)
+            check_mcp(binary, base)
             assert server.poll() is None, "the server has ended"
         finally:
             server.terminate()

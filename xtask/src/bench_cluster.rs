@@ -31,8 +31,8 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     let each: &[&str] = if is_given("--nodes") { &[""] } else { &NODES };
     for (n, nodes) in each.iter().enumerate() {
         let url = postgres.database(&format!("bench{n}"))?;
-        let mut bench = command(root, "target/release/postrider bench --store");
-        bench.arg(url);
+        let mut bench = Command::new(process::target(root).join("release/postrider"));
+        bench.current_dir(root).args(["bench", "--store"]).arg(url);
         if !nodes.is_empty() {
             bench.args(["--nodes", nodes]);
         }

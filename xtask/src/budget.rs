@@ -12,7 +12,7 @@ use std::thread;
 use anyhow::{Context, Result, bail};
 
 use crate::install;
-use crate::process::{command, output, run as run_command};
+use crate::process::{command, output, run as run_command, target};
 use crate::toml::Toml;
 
 const FILE: &str = "xtask/budget.toml";
@@ -152,7 +152,7 @@ fn instructions(root: &Path, part: &str, deliveries: u64) -> Result<u64> {
     let profile = folder.join(format!("{part}.{deliveries}.out"));
     let mut callgrind = command(root, "valgrind --tool=callgrind --quiet");
     callgrind.arg(format!("--callgrind-out-file={}", profile.display()));
-    callgrind.arg(root.join("target/serve/examples/budget"));
+    callgrind.arg(target(root).join("serve/examples/budget"));
     callgrind.arg(part).arg(deliveries.to_string()).arg(&data);
     output(&mut callgrind)?;
     drop(fs::remove_dir_all(&data));

@@ -9,12 +9,12 @@ use std::path::Path;
 use anyhow::Result;
 
 use crate::install;
-use crate::process::{command, run as run_command};
+use crate::process::{command, run as run_command, target};
 
 /// Builds the binary and checks the clients. The arguments are passed to `clients/check.py`.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     install::languages()?;
     run_command(&mut command(root, "cargo build --quiet --package postrider"))?;
-    let words = "python3 clients/check.py --binary target/debug/postrider --work target/clients";
-    run_command(command(root, words).args(arguments))
+    let mut check = command(root, "python3 clients/check.py --work target/clients --binary");
+    run_command(check.arg(target(root).join("debug/postrider")).args(arguments))
 }

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail};
 
-use crate::process::{command, run as run_command};
+use crate::process::{command, run as run_command, target};
 use crate::{deny, install};
 
 /// What the page is made of, beside its packages.
@@ -84,7 +84,7 @@ pub(crate) fn test(root: &Path) -> Result<()> {
     install::chromium()?;
     run_command(&mut command(root, "cargo build --quiet --package postrider"))?;
     let mut test = command(&root.join("dashboard"), "npm test");
-    run_command(test.env("POSTRIDER_BINARY", root.join("target/debug/postrider")))
+    run_command(test.env("POSTRIDER_BINARY", target(root).join("debug/postrider")))
 }
 
 /// Pictures of all pages, with realistic data, in `target/screenshots/`. The arguments name pages.
@@ -94,7 +94,7 @@ pub(crate) fn screenshots(root: &Path, arguments: &[String]) -> Result<()> {
     run_command(&mut command(root, "cargo build --quiet --package postrider"))?;
     let mut pictures = command(&root.join("dashboard"), "node scripts/screenshots.mjs");
     pictures.arg(root.join("target/screenshots")).args(arguments);
-    run_command(pictures.env("POSTRIDER_BINARY", root.join("target/debug/postrider")))
+    run_command(pictures.env("POSTRIDER_BINARY", target(root).join("debug/postrider")))
 }
 
 #[cfg(test)]

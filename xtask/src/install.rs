@@ -23,7 +23,10 @@ struct Need {
 pub(crate) fn everything(root: &Path) -> Result<()> {
     let manifest = fs::read_to_string(root.join("Cargo.toml"))?;
     let dashboard = fs::read_to_string(root.join("dashboard/package.json")).ok();
-    let needs = needs(&manifest, dashboard.as_deref());
+    let mut needs = needs(&manifest, dashboard.as_deref());
+    if root.join("packaging/systemd").exists() {
+        needs.push(SYSTEMD);
+    }
     if needs.is_empty() {
         println!("nothing is needed beside cargo");
     }
@@ -50,6 +53,14 @@ pub(crate) fn make() -> Result<()> {
 
 const MAKE: Need =
     Need { package: "make", probe: "make", purpose: "the allocator, jemalloc, is built with it" };
+
+/// Installs the program that judges the unit. No service manager is started by that.
+pub(crate) fn systemd() -> Result<()> {
+    ensure_debian_package(SYSTEMD.package, SYSTEMD.probe, SYSTEMD.purpose)
+}
+
+const SYSTEMD: Need =
+    Need { package: "systemd", probe: "systemd-analyze", purpose: "the unit is judged by it" };
 
 /// Installs the program that counts instructions.
 pub(crate) fn valgrind() -> Result<()> {

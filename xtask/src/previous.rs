@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use crate::process::{command, exists, output, run as run_command};
+use crate::process::{self, command, exists, output, run as run_command};
 
 /// The commit of the previous version. Every release changes it.
 const COMMIT: &str = "414a721";
@@ -41,7 +41,7 @@ pub(crate) fn build(root: &Path) -> Result<Option<PathBuf>> {
         let mut add = command(root, "git worktree add --force --detach");
         run_command(add.arg(&source).arg(COMMIT))?;
     }
-    share_builds(&root.join("target/debug"), &target.join("debug"))?;
+    share_builds(&process::target(root).join("debug"), &target.join("debug"))?;
     let mut build = command(&source, "cargo build --package postrider");
     run_command(build.env("CARGO_TARGET_DIR", &target))?;
     Ok(Some(target.join("debug/postrider")))

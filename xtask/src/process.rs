@@ -1,8 +1,9 @@
 //! Runs other programs: prints the command, runs it, and turns a failure into an error.
 
 use std::collections::VecDeque;
+use std::env;
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -29,6 +30,12 @@ pub(crate) fn shown(command: &Command) -> String {
         text += &format!(" {}", argument.to_string_lossy());
     }
     text
+}
+
+/// Where cargo builds: its target folder, or the one that `CARGO_TARGET_DIR` names.
+#[expect(clippy::disallowed_methods, reason = "cargo reads the same variable")]
+pub(crate) fn target(root: &Path) -> PathBuf {
+    root.join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }
 
 /// How many lines of a failed step the summary of CI repeats.

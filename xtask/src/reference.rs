@@ -3,10 +3,11 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::process::{command, output, run as run_command};
+use crate::process::{command, output, run as run_command, target};
 
 const FOLDER: &str = "docs/reference";
 /// The pages, and the OpenAPI document, which clients and the dashboard link to.
@@ -31,9 +32,9 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     run_command(&mut command(root, "cargo build --quiet --package postrider"))?;
     let mut stale = Vec::new();
     for page in PAGES {
-        let mut ask = command(root, "target/debug/postrider reference");
+        let mut ask = Command::new(target(root).join("debug/postrider"));
         let (name, _) = page.split_once('.').unwrap_or((page, ""));
-        let made = output(ask.arg(name))?;
+        let made = output(ask.current_dir(root).arg("reference").arg(name))?;
         let path = root.join(FOLDER).join(page);
         if fs::read_to_string(&path).is_ok_and(|found| found == made) {
             continue;

@@ -2,7 +2,8 @@
 //!
 //! The Standard Webhooks libraries for Python and JavaScript verify the signatures of the real
 //! binary, Schemathesis tests the API and that of Workfront against their OpenAPI documents, and the HTTP clients of Python,
-//! Node and Go and curl must read every refusal. The libraries are installed from their registries
+//! Node and Go and curl must read every refusal. The official Python client of the Model Context Protocol drives
+//! `postrider mcp`. The libraries are installed from their registries
 //! into the target folder. Everything runs in a network namespace that has nothing but loopback:
 //! **no host in a generated request is ever contacted**.
 
@@ -12,9 +13,9 @@ use std::process::Command;
 use anyhow::{Result, bail};
 
 use crate::install;
-use crate::process::{command, exists, run};
+use crate::process::{command, exists, run, target};
 
-const PYTHON_PACKAGES: [&str; 3] = ["requests", "schemathesis", "standardwebhooks"];
+const PYTHON_PACKAGES: [&str; 4] = ["mcp", "requests", "schemathesis", "standardwebhooks"];
 /// How often each client sends each refused body.
 const REFUSALS: &str = "30";
 const NODE_PACKAGES: [&str; 1] = ["standardwebhooks"];
@@ -35,7 +36,7 @@ pub(crate) fn run_all(root: &Path) -> Result<()> {
     node(&folder)?;
     install::http_clients()?;
     run(&mut command(root, "cargo build --quiet --package postrider"))?;
-    let binary = root.join("target/debug/postrider");
+    let binary = target(root).join("debug/postrider");
     let mut check = on_loopback(root, &python);
     run(check.arg("xtask/references/check.py").args([&binary, &folder]))?;
     let mut refusals = on_loopback(root, &python);

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::process::{command, shown};
+use crate::process::{command, shown, target};
 use crate::{dashboard, install, process};
 
 /// Builds, and executes `postrider serve` in place of this process, so that signals reach it.
@@ -18,7 +18,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     install::make()?;
     process::run(&mut command(root, "cargo build --profile serve --package postrider"))?;
     // Relative paths in the arguments (`--data-dir`) are relative to the user's current folder.
-    let mut serve = Command::new(root.join("target/serve/postrider"));
+    let mut serve = Command::new(target(root).join("serve/postrider"));
     serve.arg("serve").args(arguments);
     println!("$ {}", shown(&serve));
     Err(serve.exec()).context("cannot start `postrider`")

@@ -1,11 +1,11 @@
 //! The binary as it is shipped: a release build, stripped.
 
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::{env, fs};
 
 use anyhow::{Context, Result, bail};
 
-use crate::process::{command, run};
+use crate::process::{command, run, target};
 use crate::{dashboard, install};
 
 /// The stripped binary may not be larger (docs/performance.md).
@@ -25,12 +25,6 @@ pub(super) fn build(root: &Path, folder: &Path) -> Result<PathBuf> {
         bail!("the stripped binary has {bytes} bytes, more than {BYTES_MAX}");
     }
     Ok(binary)
-}
-
-/// Where cargo builds.
-#[expect(clippy::disallowed_methods, reason = "cargo reads the same variable")]
-fn target(root: &Path) -> PathBuf {
-    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
 }
 
 /// The newest version of glibc that a binary asks for, such as 2.34: what the package depends on.

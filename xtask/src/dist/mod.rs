@@ -9,6 +9,7 @@ mod checks;
 mod clients;
 mod debian;
 mod image;
+mod sandbox;
 mod stage;
 mod tarball;
 mod trial;

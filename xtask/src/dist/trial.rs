@@ -4,14 +4,16 @@
 //! With `--clients` it has Python, Node and Go of Debian, and the first webhook is sent by each client.
 //! There the package is installed, its unit's command runs and takes an event, the package is upgraded over
 //! it, removed and purged. No service manager runs in such a system: the unit's options are judged by
-//! `systemd-analyze` ([`super::checks`]), and its command line is run as its user.
+//! `systemd-analyze` ([`super::checks`]), and its command line is run as its user. `strace` refuses the system
+//! calls that the unit refuses ([`sandbox`]), and shows whether the server tried one of them, opened a socket
+//! of another family, or made memory writable and executable.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Release, clients, debian};
+use super::{Release, clients, debian, sandbox};
 use crate::install;
 use crate::process::{command, output, run as run_command};
 
@@ -39,6 +41,10 @@ pub(super) fn run(
     }
     fs::copy(root.join("packaging/debian/trial.sh"), system.join("trial.sh"))
         .context("cannot copy packaging/debian/trial.sh")?;
+    let unit = fs::read_to_string(root.join("packaging/systemd/postrider.service"))
+        .context("cannot read packaging/systemd/postrider.service")?;
+    fs::write(system.join("calls"), sandbox::allowed_calls(&unit)?)
+        .context("cannot write the list of system calls")?;
     // A network of its own: no port is taken, and nothing leaves the machine.
     install::ensure_debian_package("iproute2", "ip", "the trial has a network of its own")?;
     let mut trial = command(root, "unshare --mount --pid --net --fork --kill-child sh -c");
@@ -94,11 +100,11 @@ fn suite() -> String {
 
 /// A copy of a minimal Debian, which is made at the first time.
 fn system(root: &Path, with_clients: bool) -> Result<PathBuf> {
-    let mut packages = "--include=adduser,ca-certificates,init-system-helpers".to_owned();
-    let mut name = "target/dist-base.tar";
+    let mut packages = "--include=adduser,ca-certificates,init-system-helpers,strace".to_owned();
+    let mut name = "target/dist-base-strace.tar";
     if with_clients {
         packages.push_str(clients::PACKAGES);
-        name = "target/dist-base-clients.tar";
+        name = "target/dist-base-strace-clients.tar";
     }
     let base = root.join(name);
     if !base.exists() {

@@ -14,7 +14,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::markdown::{Block, Run, blocks, has_checked_blocks};
-use crate::process::{command, run as run_command, run_and_listen};
+use crate::process::{command, run as run_command, run_and_listen, target};
 use crate::{install, tidy};
 
 /// A page that takes longer hangs.
@@ -95,7 +95,7 @@ fn programs(root: &Path) -> Result<PathBuf> {
     if link.symlink_metadata().is_ok() {
         fs::remove_file(&link)?;
     }
-    std::os::unix::fs::symlink(root.join("target/debug/postrider"), link)?;
+    std::os::unix::fs::symlink(target(root).join("debug/postrider"), link)?;
     Ok(folder)
 }
 

@@ -15,7 +15,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 
 use self::list::Bug;
-use crate::process::{command, output, run as run_command};
+use crate::process::{command, output, run as run_command, target};
 
 /// The parts of the repository that are copied.
 const SOURCES: &str = "clients/rust crates xtask Cargo.toml Cargo.lock";
@@ -40,7 +40,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     // Reuse the third-party crates of the simulation: the same profile in the same folder.
     let words = "cargo run --quiet --profile simulation -p postrider-simulation --target-dir";
     let mut simulation = command(&copy, words);
-    simulation.arg(root.join("target")).args(["--", "planted"]).args(arguments);
+    simulation.arg(target(root)).args(["--", "planted"]).args(arguments);
     run_command(&mut simulation)
 }
 

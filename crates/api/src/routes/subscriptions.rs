@@ -144,6 +144,9 @@ fn apply(
     match &body.filter {
         Patch::Absent => {}
         Patch::Null => subscription.filter = None,
+        // A filter that was made by Workfront's API may have more groups than a new one here.
+        Patch::Value(filter)
+            if subscription.filter.as_ref().is_some_and(|f| f.source() == filter) => {}
         Patch::Value(filter) => subscription.filter = Some(check_filter(filter)?),
     }
     match &body.format {

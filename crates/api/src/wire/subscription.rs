@@ -179,10 +179,11 @@ pub(crate) fn apply_workfront(
         let why = "is of use with the format `workfront` only";
         return if is_given { Err(Problem::field("workfront", why)) } else { Ok(()) };
     }
-    let mut options = match &body.workfront {
-        Patch::Absent | Patch::Value(_) => workfront::WorkfrontOptions::of(subscription).clone(),
-        Patch::Null => workfront::WorkfrontOptions::default(),
-    };
+    let mut options = workfront::WorkfrontOptions::of(subscription).clone();
+    if matches!(body.workfront, Patch::Null) {
+        options.change_version(workfront::Version::default(), now);
+        options.base64 = false;
+    }
     if let Patch::Value(given) = &body.workfront {
         if let Some(version) = &given.version {
             let version = version.parse().map_err(|e| Problem::field("workfront.version", e))?;

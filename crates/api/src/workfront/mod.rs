@@ -10,6 +10,7 @@
 mod document;
 pub(crate) mod errors;
 mod key_header;
+mod schemas;
 mod subscriptions;
 mod wire;
 

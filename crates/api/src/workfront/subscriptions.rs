@@ -206,9 +206,17 @@ async fn find(
     caller: &Caller,
     id: &PathId,
 ) -> Result<SubscriptionRecord, Problem> {
-    let record = state.store().subscription(&caller.tenant, id.of("subscription")?).await?;
-    let record = record.filter(|record| Subject::of(&record.subscription).is_some());
+    let record = lookup(state, caller, id).await?;
     record.ok_or_else(|| id.unknown("subscription"))
+}
+
+async fn lookup(
+    state: &ApiState,
+    caller: &Caller,
+    id: &PathId,
+) -> Result<Option<SubscriptionRecord>, Problem> {
+    let record = state.store().subscription(&caller.tenant, id.of("subscription")?).await?;
+    Ok(record.filter(|record| Subject::of(&record.subscription).is_some()))
 }
 
 fn view(
@@ -263,14 +271,17 @@ pub(super) async fn change_version(
     Strict(body): Strict<VersionBody>,
 ) -> Result<Json<VersionView>, Problem> {
     let version = check_version(&body.version.ok_or_else(|| Problem::missing("version"))?)?;
-    set_version(&state, &caller, &id, version).await?;
+    if !set_version(&state, &caller, &id, version).await? {
+        return Err(id.unknown("subscription"));
+    }
     Ok(Json(VersionView { id: id.0, version: version.as_str() }))
 }
 
 /// Change the version of several subscriptions
 ///
 /// Of those that are named, or of all of the customer. Nothing is changed if one of those that are
-/// named does not exist. Repeating the request is safe.
+/// named does not exist. The answer leaves out one that is deleted meanwhile. Repeating the request is
+/// safe.
 #[utoipa::path(
     put, path = "/attask/eventsubscription/api/v1/subscriptions/version", tag = "versions",
     request_body = VersionsBody,
@@ -294,11 +305,15 @@ pub(super) async fn change_versions(
     };
     let changes = ids.into_iter().map(|id| {
         let (state, caller) = (state.clone(), caller.clone());
-        async move { set_version(&state, &caller, &id, version).await.map(|()| id.0) }
+        async move {
+            let is_there = set_version(&state, &caller, &id, version).await?;
+            Ok(is_there.then_some(id.0))
+        }
     });
-    let changed: Vec<Result<String, Problem>> =
+    let changed: Vec<Result<Option<String>, Problem>> =
         stream::iter(changes).buffered(CHANGES_AT_ONCE).collect().await;
-    let subscription_ids = changed.into_iter().collect::<Result<_, Problem>>()?;
+    let changed = changed.into_iter().collect::<Result<Vec<_>, Problem>>()?;
+    let subscription_ids = changed.into_iter().flatten().collect();
     Ok(Json(VersionsView { subscription_ids, version: version.as_str() }))
 }
 
@@ -327,24 +342,26 @@ async fn named(
     Ok(known)
 }
 
+/// Sets the version; returns false if the subscription does not exist.
 async fn set_version(
     state: &ApiState,
     caller: &Caller,
     id: &PathId,
     version: Version,
-) -> Result<(), Problem> {
+) -> Result<bool, Problem> {
     let lock = state.locks().of_subscription(&caller.tenant, &id.0);
     let _turn = lock.lock().await;
-    let record = find(state, caller, id).await?;
+    let Some(record) = lookup(state, caller, id).await? else { return Ok(false) };
     let credentials = Credentials::open(state.vault(), &record)?;
     let (mut subscription, now) = (record.subscription, state.now());
     let mut options = WorkfrontOptions::of(&subscription).clone();
     if !options.change_version(version, now) {
-        return Ok(());
+        return Ok(true);
     }
     subscription.workfront = Some(Box::new(options));
     subscription.updated_at = now;
-    put(state, &subscription, &credentials).await
+    put(state, &subscription, &credentials).await?;
+    Ok(true)
 }
 
 /// Enable the URL of a subscription

@@ -112,6 +112,7 @@ impl SubscriptionBody {
             version,
             base64,
             version_changed_at: None,
+            both_sent: Vec::new(),
             filters: self.filters.clone().filter(|_| has_filters),
             connector: connector.filter(|_| has_filters),
         };

@@ -117,6 +117,14 @@ impl Comparison {
     }
 }
 
+/// The names of all comparisons.
+pub fn comparisons() -> [&'static str; 10] {
+    Comparison::ALL.map(|(_, name, _)| name)
+}
+
+/// The states that a filter can look at; the first one where it names none.
+pub const STATES: [&str; 2] = ["newState", "oldState"];
+
 /// Compiles the `filters` of a subscription to events of this kind. `None` where there are none.
 pub fn compile(
     filters: &Value,
@@ -198,9 +206,8 @@ fn condition(
         None => Comparison::Eq,
         Some(given) => {
             let known = Comparison::ALL.into_iter().find(|(_, name, _)| *given == json!(name));
-            let names = || Comparison::ALL.map(|(_, name, _)| name).join(", ");
-            let unknown =
-                || at(format!("{place}.comparison"), format!("must be one of {}", names()));
+            let names = || format!("must be one of {}", comparisons().join(", "));
+            let unknown = || at(format!("{place}.comparison"), names());
             known.map(|(comparison, ..)| comparison).ok_or_else(unknown)?
         }
     };

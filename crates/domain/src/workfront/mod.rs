@@ -8,8 +8,10 @@
 //! **A delivery has one version, for its whole life.** For five minutes after a change of version an
 //! event is owed twice, once in each version: two deliveries, each with a `webhook-id`, retries and a
 //! log of its own. The last bit of a delivery's identifier says which version it has ([`mark`],
-//! [`WorkfrontOptions::version_of`]), so the record of a delivery needs no further field. Outside these five
-//! minutes the bit means nothing, and a delivery has the version that its subscription has.
+//! [`WorkfrontOptions::version_of`]), so the record of a delivery needs no further field. Every delivery of
+//! this format has the bit, because an event may be accepted just before a change becomes known and stored
+//! just after it. The bit is read for the five minutes after each remembered change; a delivery of another
+//! time has the version that its subscription has now.
 
 pub mod filters;
 pub mod payload;
@@ -28,6 +30,9 @@ use crate::time::Timestamp;
 
 /// How long both versions are sent after a change of version.
 pub const BOTH_VERSIONS_FOR: Duration = Duration::from_secs(5 * 60);
+/// How many earlier times with both versions a subscription remembers. Changes that follow each other
+/// within five minutes share one.
+const EARLIER_MAX: usize = 16;
 
 /// The version of a subscription, which decides what its events look like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
@@ -193,6 +198,27 @@ impl Subject {
     }
 }
 
+/// A time in which both versions were sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BothSent {
+    /// Its first millisecond.
+    pub from: Timestamp,
+    /// Its end, which is no part of it.
+    pub until: Timestamp,
+}
+
+impl BothSent {
+    /// The five minutes after a change.
+    fn after(changed_at: Timestamp) -> Self {
+        BothSent { from: changed_at, until: changed_at.saturating_add(BOTH_VERSIONS_FOR) }
+    }
+
+    fn contains(&self, at: Timestamp) -> bool {
+        self.from <= at && at < self.until
+    }
+}
+
 /// The options of a subscription with the format `workfront`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -206,6 +232,10 @@ pub struct WorkfrontOptions {
     /// When the version was last changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version_changed_at: Option<Timestamp>,
+    /// When both versions were sent after earlier changes, oldest first: deliveries of these times keep
+    /// their version.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub both_sent: Vec<BothSent>,
     /// The filters as Workfront's API got them, to be shown there. What an event is compared with is
     /// the subscription's own filter, which they were compiled to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -220,6 +250,7 @@ static DEFAULT: WorkfrontOptions = WorkfrontOptions {
     version: Version::V2,
     base64: false,
     version_changed_at: None,
+    both_sent: Vec::new(),
     filters: None,
     connector: None,
 };
@@ -235,9 +266,21 @@ impl WorkfrontOptions {
         let is_other = self.version != version;
         if is_other {
             self.version = version;
-            self.version_changed_at = Some(now);
+            if let Some(earlier) = self.version_changed_at.replace(now) {
+                self.remember(BothSent::after(earlier));
+            }
         }
         is_other
+    }
+
+    /// Adds the time after a change that is no longer the last one.
+    fn remember(&mut self, time: BothSent) {
+        match self.both_sent.last_mut() {
+            Some(last) if last.contains(time.from) => last.until = last.until.max(time.until),
+            Some(_) | None => self.both_sent.push(time),
+        }
+        let surplus = self.both_sent.len().saturating_sub(EARLIER_MAX);
+        self.both_sent.drain(..surplus);
     }
 
     /// Forgets filters that the subscription's own filter was not compiled from: another API may have
@@ -254,13 +297,14 @@ impl WorkfrontOptions {
 
     /// Whether both versions are owed for an event that is accepted at this time.
     fn owes_both_at(&self, at: Timestamp) -> bool {
-        self.version_changed_at
-            .is_some_and(|changed| changed <= at && at < changed.saturating_add(BOTH_VERSIONS_FOR))
+        self.version_changed_at.is_some_and(|changed| BothSent::after(changed).contains(at))
     }
 
     /// The version in which a delivery of this subscription is sent.
     pub fn version_of(&self, delivery: DeliveryId) -> Version {
-        if !self.owes_both_at(delivery.made_at()) {
+        let at = delivery.made_at();
+        let is_kept = self.owes_both_at(at) || self.both_sent.iter().any(|time| time.contains(at));
+        if !is_kept {
             return self.version;
         }
         let [.., last] = delivery.as_bytes();
@@ -269,21 +313,18 @@ impl WorkfrontOptions {
 }
 
 /// The deliveries that an event accepted at `now` is owed in: one, or one in each version.
-/// `None` stands for a delivery of which nobody needs to know the version.
+/// `None` stands for a delivery of a format without versions.
 pub fn owed(
     subscription: &Subscription,
     now: Timestamp,
 ) -> impl ExactSizeIterator<Item = Option<Version>> {
-    let both = match subscription.format {
+    let (versions, count) = match subscription.format {
         Format::Workfront => {
             let options = WorkfrontOptions::of(subscription);
-            options.owes_both_at(now).then(|| [options.version, options.version.other()])
+            let count = if options.owes_both_at(now) { 2 } else { 1 };
+            ([Some(options.version), Some(options.version.other())], count)
         }
-        Format::Standard | Format::CloudEvents | Format::Raw => None,
-    };
-    let (versions, count) = match both {
-        Some([own, other]) => ([Some(own), Some(other)], 2),
-        None => ([None, None], 1),
+        Format::Standard | Format::CloudEvents | Format::Raw => ([None, None], 1),
     };
     versions.into_iter().take(count)
 }
@@ -331,16 +372,16 @@ mod tests {
         let owed_at = |subscription: &Subscription, ms| {
             owed(subscription, at(ms)).map(|v| v.map(Version::as_str)).collect::<Vec<_>>()
         };
-        assert_eq!(owed_at(&subscription, 0), [None]);
+        assert_eq!(owed_at(&subscription, 0), [Some("v1")]);
         let mut options = WorkfrontOptions::of(&subscription).clone();
         assert!(options.change_version(Version::V2, at(0)));
         assert!(!options.change_version(Version::V2, at(7)), "the same version is no change");
         subscription.workfront = Some(Box::new(options));
         for (ms, expected) in [
-            (-1, vec![None]),
+            (-1, vec![Some("v2")]),
             (0, vec![Some("v2"), Some("v1")]),
             (299_999, vec![Some("v2"), Some("v1")]),
-            (300_000, vec![None]),
+            (300_000, vec![Some("v2")]),
         ] {
             assert_eq!(owed_at(&subscription, ms), expected, "{ms}");
         }
@@ -363,6 +404,69 @@ mod tests {
             }
             assert_eq!(mark(random, None), random);
         }
+    }
+
+    #[test]
+    fn deliveries_in_both_versions_keep_them_through_later_changes() {
+        const HOUR: i64 = 3_600_000;
+        let mut options = WorkfrontOptions { version: Version::V1, ..WorkfrontOptions::default() };
+        let version = |options: &WorkfrontOptions, ms, version| {
+            options.version_of(DeliveryId::new(at(ms), mark([0; 10], Some(version))))
+        };
+        // Two changes within five minutes are one time, hours apart they are several.
+        for ms in [0, 200_000, HOUR, 2 * HOUR] {
+            assert!(options.change_version(options.version.other(), at(ms)));
+        }
+        assert_eq!(options.version, Version::V1);
+        for kept in [0, 1, 199_999, 300_001, 499_999, HOUR, HOUR + 299_999, 2 * HOUR] {
+            for own in Version::ALL {
+                assert_eq!(version(&options, kept, own), own, "{kept}");
+            }
+        }
+        for other in [-1, 500_000, HOUR - 1, HOUR + 300_000, 2 * HOUR + 300_000] {
+            assert_eq!(version(&options, other, Version::V2), Version::V1, "{other}");
+        }
+        assert_eq!(options.both_sent.len(), 2);
+        for hours in 3..40 {
+            options.change_version(options.version.other(), at(hours * HOUR));
+        }
+        assert_eq!(options.both_sent.len(), EARLIER_MAX);
+        assert_eq!(options.both_sent.first().map(|time| time.from), Some(at(23 * HOUR)));
+        assert_eq!(options.both_sent.last().map(|time| time.from), Some(at(38 * HOUR)));
+    }
+
+    #[test]
+    fn many_changes_within_minutes_are_all_remembered() {
+        let mut options = WorkfrontOptions::default();
+        for second in 0..1_000 {
+            options.change_version(options.version.other(), at(second * 1_000));
+        }
+        assert_eq!(options.both_sent, [BothSent { from: at(0), until: at(998_000 + 300_000) }]);
+    }
+
+    #[test]
+    fn event_that_is_accepted_while_the_change_is_made_keeps_the_version_that_was_read() {
+        let before = subscription(json!({"version": "v1"}));
+        let mut changed = WorkfrontOptions::of(&before).clone();
+        changed.change_version(Version::V2, at(0));
+        // The event was matched with the subscription as it was before, and is stored after the change.
+        let versions: Vec<_> = owed(&before, at(1)).collect();
+        assert_eq!(versions, [Some(Version::V1)]);
+        for random in [[0; 10], [255; 10]] {
+            let delivery = DeliveryId::new(at(1), mark(random, versions[0]));
+            assert_eq!(changed.version_of(delivery), Version::V1);
+        }
+    }
+
+    #[test]
+    fn options_that_were_stored_before_earlier_changes_were_remembered_are_read() {
+        let stored = json!({"version": "v1", "version_changed_at": at(0)});
+        let mut options: WorkfrontOptions = serde_json::from_value(stored.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&options).unwrap(), stored);
+        options.change_version(Version::V2, at(1_000_000));
+        assert_eq!(options.both_sent, [BothSent { from: at(0), until: at(300_000) }]);
+        let again = serde_json::to_value(&options).unwrap();
+        assert_eq!(serde_json::from_value::<WorkfrontOptions>(again).unwrap(), options);
     }
 
     #[test]

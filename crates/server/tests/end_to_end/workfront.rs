@@ -133,6 +133,28 @@ fn check_slots(server: &mut Server, attempts: usize) {
     }
 }
 
+/// Checks that a frozen URL gets no request while an hour passes; returns how many came before. Before the
+/// hour begins, all attempts that were in flight have ended.
+fn check_silence(integrator: &mut Integrator, receiver: &Receiver, frozen_at: &Json) -> usize {
+    let wait = |server: &mut Server, what: &str, accepted: u64| {
+        server.wait(what, |server| {
+            let ledger = server.ask("GET", "/v1/ledger", None, 200);
+            (ledger["accepted"] == accepted && in_flight(&server.metrics()) == 0).then_some(())
+        });
+    };
+    let accepted = integrator.server.ask("GET", "/v1/ledger", None, 200)["accepted"].clone();
+    let accepted = accepted.as_u64().unwrap();
+    wait(&mut integrator.server, "what was in flight to end", accepted);
+    let (before, begun) = (receiver.count(), now());
+    integrator.update(1);
+    wait(&mut integrator.server, "the event to be accepted", accepted + 1);
+    let still = integrator
+        .wait("an hour of the frozen URL", |_| now() - begun >= scaled(Duration::from_hours(1)));
+    assert_eq!(&still["frozen_at"], frozen_at);
+    assert_eq!(receiver.count(), before, "a frozen URL gets no request");
+    before
+}
+
 #[test]
 fn a_url_fails_is_disabled_recovers_freezes_and_is_enabled() {
     let receiver = Receiver::start(500);
@@ -176,10 +198,8 @@ fn a_url_fails_is_disabled_recovers_freezes_and_is_enabled() {
     let url = integrator.wait("72 hours without success", |url| url["frozen_at"].is_string());
     assert_eq!(url["disabled_at"], Json::Null, "{url}");
     receiver.answer(200);
-    let (path, before) = (integrator.path(), receiver.count());
-    integrator.update(1);
-    let still = integrator.wait("the frozen URL", |_| true);
-    assert_eq!(still["frozen_at"], url["frozen_at"]);
+    let path = integrator.path();
+    let before = check_silence(&mut integrator, &receiver, &url["frozen_at"]);
     let enable = format!("{path}/enable");
     let enabled = Integrator::ask(&integrator.server, "POST", &enable, None, 200);
     assert_eq!(enabled["subscription_url"]["frozen_at"], Json::Null);

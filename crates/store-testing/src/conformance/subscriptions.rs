@@ -32,6 +32,7 @@ fn elaborate(tenant: &TenantId, n: u64, to: u64) -> SubscriptionRecord {
         version: workfront::Version::V1,
         base64: true,
         version_changed_at: Some(at(98)),
+        both_sent: vec![workfront::BothSent { from: at(7), until: at(9) }],
         filters: Some(serde_json::json!([{"fieldName": "größe", "fieldValue": 1.5}])),
         connector: Some(workfront::filters::Connector::Or),
     }));

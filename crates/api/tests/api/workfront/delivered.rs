@@ -155,11 +155,22 @@ async fn for_five_minutes_after_a_change_every_event_is_delivered_in_both_versio
 
 #[tokio::test]
 async fn a_delivery_keeps_its_version_and_its_webhook_id_through_retries() {
+    for later_changes in 0..3 {
+        check_kept_versions(later_changes).await;
+    }
+}
+
+/// Sends an event in both versions, changes the version so many times, and retries both deliveries.
+async fn check_kept_versions(later_changes: usize) {
     let api = workfront().await;
     let id = subscribe(&api, "500", json!({})).await;
     let path = format!("{SUBSCRIPTIONS}/{id}/version");
     ask(&api, "PUT", &path, Some(&json!({"version": "v1"})), 200).await;
     send(&api, update(), 2).await;
+    for version in ["v2", "v1"].into_iter().take(later_changes) {
+        api.clock.advance(Duration::from_millis(1));
+        ask(&api, "PUT", &path, Some(&json!({ "version": version })), 200).await;
+    }
     let deliveries = api.get("/v1/deliveries").expect(200).await;
     let ids = deliveries["data"].as_array().unwrap().iter().map(|one| one["id"].clone());
     for id in ids {

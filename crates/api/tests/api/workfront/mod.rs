@@ -40,6 +40,7 @@ pub(crate) async fn call(
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
+    let given = body;
     let body = match body {
         None => Body::empty(),
         Some(body) => {
@@ -52,7 +53,7 @@ pub(crate) async fn call(
     let bytes = body.collect().await.unwrap().to_bytes();
     let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
     let answered = Answered { status: parts.status.as_u16(), headers: parts.headers, body };
-    check_documented(method, path, &answered);
+    check_documented(method, path, given, &answered);
     answered
 }
 
@@ -82,9 +83,18 @@ pub(crate) async fn subscribe(api: &Api, path: &str, more: Value) -> String {
     created["id"].as_str().unwrap().to_owned()
 }
 
-/// Fails if a status is not documented, or an error has another shape.
-fn check_documented(method: &str, path: &str, answered: &Answered) {
-    let document = serde_json::to_value(postrider_api::workfront_openapi()).unwrap();
+/// Whether a value fits the schema of a JSON body; everything does where no schema is documented.
+pub(crate) fn fits(document: &Value, body: &Value, value: &Value) -> Result<(), String> {
+    let Some(schema) = body["content"]["application/json"].get("schema") else { return Ok(()) };
+    let root = json!({"allOf": [schema], "components": document["components"]});
+    let validator = jsonschema::validator_for(&root).map_err(|error| error.to_string())?;
+    validator.validate(value).map_err(|error| format!("{error} at {}", error.instance_path()))
+}
+
+/// Fails if a status is not documented, an accepted body or an answer does not fit its schema, or an
+/// error has another shape.
+fn check_documented(method: &str, path: &str, given: Option<&Value>, answered: &Answered) {
+    let document = postrider_api::workfront_openapi();
     let path = path.split('?').next().unwrap_or_default();
     let below = path.strip_prefix(SUBSCRIPTIONS).unwrap_or("?");
     let template = match below.split('/').collect::<Vec<_>>().as_slice() {
@@ -98,6 +108,10 @@ fn check_documented(method: &str, path: &str, answered: &Answered) {
     let status = answered.status.to_string();
     if operation.is_object() {
         assert!(operation["responses"].get(&status).is_some(), "{method} {path} {status}");
+        fits(&document, &operation["responses"][&status], &answered.body).unwrap();
+        if let (Some(given), true) = (given, answered.status < 300) {
+            fits(&document, &operation["requestBody"], given).unwrap();
+        }
     }
     if answered.status >= 400 {
         assert_eq!(answered.headers["content-type"], "application/json");

@@ -4,9 +4,11 @@
 use std::time::Duration;
 
 use postrider_api::ApiSettings;
+use postrider_domain::workfront::OBJECT_CODES;
+use postrider_store::Configuration as _;
 use serde_json::{Value, json};
 
-use super::{SUBSCRIPTIONS, ask, call, subscribe, workfront};
+use super::{SUBSCRIPTIONS, ask, call, fits, subscribe, workfront};
 use crate::support::{Api, id};
 
 fn body() -> Value {
@@ -335,6 +337,93 @@ async fn the_document_describes_every_path_and_needs_no_key() {
     let paths: Vec<&String> = answered.body["paths"].as_object().unwrap().keys().collect();
     let below = ["", "/list", "/version", "/{id}", "/{id}/enable", "/{id}/version"];
     assert_eq!(json!(paths), json!(below.map(|path| format!("{SUBSCRIPTIONS}{path}"))));
-    let ours = serde_json::to_value(postrider_api::openapi()).unwrap();
+    let ours = postrider_api::openapi();
     assert!(ours["paths"].as_object().unwrap().keys().all(|path| !path.starts_with("/attask")));
+}
+
+#[tokio::test]
+async fn filter_with_more_groups_than_ours_may_have_is_taken_back_unchanged_only() {
+    let api = workfront().await;
+    let filter = |name: &str| json!({"fieldName": name, "fieldValue": {"a": "1", "b": "2"}});
+    let groups: Vec<Value> = (0..10)
+        .map(|n| json!({"type": "group", "connector": "OR", "filters": [filter(&format!("f{n}")), filter("g")]}))
+        .collect();
+    let id = subscribe(&api, "in", json!({"filters": groups})).await;
+    let path = format!("/v1/subscriptions/{id}");
+    let shown = api.get(&path).expect(200).await;
+    let whole = json!({"filter": shown["filter"], "name": "wide"});
+    let changed = api.patch(&path, whole).expect(200).await;
+    assert_eq!((&changed["filter"], &changed["name"]), (&shown["filter"], &json!("wide")));
+    let face = ask(&api, "GET", &format!("{SUBSCRIPTIONS}/{id}"), None, 200).await;
+    assert_eq!(face["filters"], json!(groups));
+    let mut other = shown["filter"].clone();
+    other["all"][0]["any"][0]["all"][0]["value"] = json!("3");
+    api.patch(&path, json!({"filter": other}))
+        .refused(422, "invalid_field", Some("filter.all[3].any"))
+        .await;
+}
+
+#[tokio::test]
+async fn options_that_are_removed_are_a_change_of_version_and_keep_the_filters() {
+    let api = workfront().await;
+    let filters = json!([{"fieldName": "status", "fieldValue": "CUR"}]);
+    let more = json!({"filters": filters, "version": "v1", "base64Encoding": true});
+    let id = subscribe(&api, "in", more).await;
+    api.clock.advance(Duration::from_millis(1));
+    let path = format!("/v1/subscriptions/{id}");
+    let changed = api.patch(&path, json!({"workfront": null})).expect(200).await;
+    assert_eq!(changed["workfront"]["version"], "v2");
+    assert_eq!(changed["workfront"]["base64"], false);
+    assert!(changed["workfront"]["version_changed_at"].is_string(), "{changed}");
+    let face = ask(&api, "GET", &format!("{SUBSCRIPTIONS}/{id}"), None, 200).await;
+    assert_eq!(face["filters"], filters);
+}
+
+#[tokio::test]
+async fn change_of_all_versions_leaves_out_a_subscription_that_is_deleted_meanwhile() {
+    let api = workfront().await;
+    let (kept, gone) =
+        (subscribe(&api, "kept", json!({})).await, subscribe(&api, "gone", json!({})).await);
+    // The index of the engine still has it: the store alone knows that it was deleted.
+    let tenant = "default".parse().unwrap();
+    let now = postrider_transport::Clock::now(&*api.clock);
+    api.store.mark_subscription_deleted(&tenant, gone.parse().unwrap(), now).await.unwrap();
+    let all = json!({"allCustomerSubscriptions": true, "version": "v1"});
+    let changed = ask(&api, "PUT", &format!("{SUBSCRIPTIONS}/version"), Some(&all), 200).await;
+    assert_eq!(changed, json!({"subscription_ids": [kept], "version": "v1"}));
+    let one = json!({"version": "v1"});
+    ask(&api, "PUT", &format!("{SUBSCRIPTIONS}/{gone}/version"), Some(&one), 404).await;
+}
+
+#[test]
+fn the_document_describes_filters_groups_and_words() {
+    let document = postrider_api::workfront_openapi();
+    let operation = &document["paths"][SUBSCRIPTIONS]["post"]["requestBody"];
+    let filter = json!({"fieldName": "f", "fieldValue": 1, "comparison": "notContains"});
+    let group = |filters: Value| json!({"type": "group", "connector": "OR", "filters": filters});
+    for (change, is_accepted) in [
+        (json!({}), true),
+        (json!({"objCode": OBJECT_CODES[30], "eventType": "DELETE", "version": "v1"}), true),
+        (json!({"version": null, "filterConnector": null, "filters": null}), true),
+        (json!({"base64Encoding": ""}), true),
+        (json!({"base64Encoding": "yes"}), false),
+        (json!({"objCode": "Task"}), false),
+        (json!({"eventType": "SHARE"}), false),
+        (json!({"version": "v3"}), false),
+        (json!({"filterConnector": "XOR"}), false),
+        (json!({"filters": [filter, group(json!([filter, filter]))]}), true),
+        (json!({"filters": vec![filter.clone(); 21]}), false),
+        (json!({"filters": [group(json!([filter]))]}), false),
+        (json!({"filters": [group(json!(vec![filter.clone(); 6]))]}), false),
+        (json!({"filters": [group(json!([filter, group(json!([filter, filter]))]))]}), false),
+        (json!({"filters": [{"fieldName": "f", "comparison": "changed"}]}), true),
+        (json!({"filters": [{"fieldName": "f", "fieldValue": 1, "comparison": "equals"}]}), false),
+        (json!({"filters": [{"fieldName": "f", "fieldValue": 1, "state": "old"}]}), false),
+        (json!({"filters": [{"fieldName": "a.b", "fieldValue": 1}]}), false),
+    ] {
+        let mut body = body();
+        body.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        let found = fits(&document, operation, &body);
+        assert_eq!(found.is_ok(), is_accepted, "{change}: {found:?}");
+    }
 }

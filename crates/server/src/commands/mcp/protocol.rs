@@ -30,7 +30,8 @@ impl Session {
         Session { api, allow_writes }
     }
 
-    /// The answer to a message; `None` for a notification and for an empty line.
+    /// The answer to a line: a message, or several in an array, as version 2025-03-26 requires. `None` where
+    /// nothing is to be answered: for notifications and for an empty line.
     pub(super) async fn answer(&self, message: &[u8]) -> Option<Json> {
         if message.trim_ascii().is_empty() {
             return None;
@@ -38,6 +39,18 @@ impl Session {
         let Ok(message) = serde_json::from_slice::<Json>(message) else {
             return Some(error(&Json::Null, PARSE_ERROR, "the message is not JSON"));
         };
+        let Json::Array(batch) = &message else { return self.answer_one(&message).await };
+        if batch.is_empty() {
+            return Some(error(&Json::Null, INVALID_REQUEST, "the array has no messages"));
+        }
+        let mut answers = Vec::new();
+        for message in batch {
+            answers.extend(self.answer_one(message).await);
+        }
+        (!answers.is_empty()).then_some(Json::Array(answers))
+    }
+
+    async fn answer_one(&self, message: &Json) -> Option<Json> {
         let id = message.get("id").cloned();
         let Some(method) = message.get("method").and_then(Json::as_str) else {
             // An answer to a request of ours would have no method; this server asks nothing.
@@ -124,6 +137,19 @@ mod tests {
         ] {
             assert_eq!(asked(message).await.unwrap()["error"]["code"], code, "{message}");
         }
+    }
+
+    #[tokio::test]
+    async fn messages_in_an_array_are_answered_in_an_array() {
+        let ping = |id: i64| json!({ "jsonrpc": "2.0", "id": id, "method": "ping" });
+        let told = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+        let batch = json!([ping(1), told, 7, ping(2)]).to_string();
+        let answers = asked(&batch).await.unwrap();
+        let answers = answers.as_array().unwrap();
+        let ids: Vec<&Json> = answers.iter().map(|answer| &answer["id"]).collect();
+        assert_eq!(ids, [&json!(1), &Json::Null, &json!(2)]);
+        assert_eq!(answers[1]["error"]["code"], INVALID_REQUEST);
+        assert_eq!(asked(&json!([told, told]).to_string()).await, None);
     }
 
     #[tokio::test]
