@@ -19,6 +19,7 @@ pub(in crate::embedded) mod passes;
 pub(in crate::embedded) mod pending_ids;
 mod replays;
 mod statistics;
+pub(in crate::embedded) mod tenants;
 mod unused_destinations;
 pub(in crate::embedded) mod upkeep;
 mod usage;
