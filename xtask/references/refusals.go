@@ -14,6 +14,7 @@ type task struct {
 	Count   int
 	Status  int
 	Headers map[string]string
+	Body    string
 	Bytes   int
 }
 
@@ -40,7 +41,7 @@ func main() {
 	if err := json.NewDecoder(os.Stdin).Decode(&t); err != nil {
 		panic(err)
 	}
-	body := bytes.Repeat([]byte(" "), t.Bytes)
+	body := append([]byte(t.Body), bytes.Repeat([]byte(" "), t.Bytes-len(t.Body))...)
 	cut := 0
 	for n := 0; n < t.Count; n++ {
 		if !isWhole(t, body) {

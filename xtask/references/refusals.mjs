@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 
 const task = JSON.parse(readFileSync(0, "utf8"));
-const body = Buffer.alloc(task.bytes, " ");
+const body = Buffer.from(task.body.padEnd(task.bytes));
 let cut = 0;
 for (let n = 0; n < task.count; n += 1) {
   try {

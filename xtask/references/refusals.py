@@ -20,18 +20,56 @@ HERE = pathlib.Path(__file__).parent
 KEY = "refusal-check-admin-key-" + os.urandom(8).hex()
 PATIENCE_SECONDS = 60
 MIB = 1024 * 1024
+JSON = {"content-type": "application/json"}
 KEYED = {"authorization": "Bearer " + KEY}
-# Status, headers, bytes of the body. Each is sent to POST /v1/events.
-REFUSALS = [
-    (413, {**KEYED, "content-type": "application/json"}, 5 * MIB),
-    (401, {"content-type": "application/json"}, MIB // 2),
-    (415, {**KEYED, "content-type": "text/csv"}, MIB // 2),
-]
+# The tenant that has as many unfinished deliveries as it may have.
+FULL = {**KEYED, **JSON, "postrider-tenant": "full"}
+EVENT = '{"type": "a.b", "data": 1}'
+
+
+def refusals(reader):
+    """Status, headers, how the body begins, and how many bytes it has; it ends with spaces. Each is sent to
+    POST /v1/events. `reader` is a key that may only read."""
+    return [
+        (401, JSON, "", MIB // 2),
+        (403, {**JSON, "authorization": "Bearer " + reader}, EVENT, MIB // 2),
+        (413, {**KEYED, **JSON}, "", 5 * MIB),
+        (415, {**KEYED, "content-type": "text/csv"}, "", MIB // 2),
+        (422, {**KEYED, **JSON}, '{"type": "not a type", "data": 1}', MIB // 2),
+        (429, FULL, EVENT, MIB // 2),
+    ]
+
+
+def call(address, path, headers, body):
+    """The status and the answer of a call that prepares the refusals."""
+    connection = http.client.HTTPConnection(address, timeout=PATIENCE_SECONDS)
+    connection.request("POST", path, body, {**JSON, **headers})
+    answer = connection.getresponse()
+    return answer.status, json.loads(answer.read() or "null")
+
+
+def prepare(address):
+    """Fills the quota of a tenant. Returns a key that may only read."""
+    url = "http://127.0.0.1:1/"
+    for path, headers, body in [
+        ("/v1/tenants", KEYED, {"id": "full"}),
+        ("/v1/subscriptions", FULL, {"url": url, "types": ["a.b"]}),
+    ]:
+        status, answer = call(address, path, headers, json.dumps(body))
+        if status != 201:
+            sys.exit(f"POST {path}: {status} {answer}")
+    for _ in range(100):
+        if call(address, "/v1/events", FULL, EVENT)[0] == 429:
+            break
+    else:
+        sys.exit("the quota of unfinished deliveries is never reached")
+    return call(address, "/v1/keys", KEYED, '{"tenant": "default", "scopes": ["read"]}')[1]["key"]
 
 
 def start(binary, folder):
+    quota = ["--set", "limits.tenant_unfinished=1"]
     server = subprocess.Popen(
-        [binary, "serve", "--dev", "--listen", "127.0.0.1:0", "--data-dir", folder],
+        [binary, "serve", "--dev", "--listen", "127.0.0.1:0", "--data-dir", folder] + quota,
         env={**os.environ, "POSTRIDER_ADMIN_KEY": KEY},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -81,7 +119,7 @@ def with_requests(address, count, status, headers, body):
 def with_program(words, address, count, status, headers, body):
     """A program that gets its task as JSON and prints how many answers were cut."""
     task = {"url": f"http://{address}/v1/events", "count": count, "status": status}
-    task |= {"headers": headers, "bytes": len(body)}
+    task |= {"headers": headers, "body": body.decode().rstrip(" "), "bytes": len(body)}
     done = subprocess.run(words, input=json.dumps(task), capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(done.stdout + done.stderr)
@@ -130,10 +168,12 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         server, address = start(binary, folder)
         try:
+            reader = prepare(address)
             for name in chosen or CLIENTS:
                 cuts = []
-                for status, headers, length in REFUSALS:
-                    cut = CLIENTS[name](address, count, status, headers, b" " * length)
+                for status, headers, begin, length in refusals(reader):
+                    body = begin.ljust(length).encode()
+                    cut = CLIENTS[name](address, count, status, headers, body)
                     cuts.append(f"{status}: {cut} of {count}")
                     total += cut
                 print(f"refusals cut, {name}: {', '.join(cuts)}", flush=True)

@@ -80,7 +80,7 @@ fn run_all(root: &Path) -> Result<()> {
         simulate(&mut report, root);
         report.step("budget", || once(budget::run(root, &[])));
         if references::is_possible() {
-            report.step("references", || once(references::run_all(root)));
+            report.step("references", || once(references::run_all(root, &[])));
         } else {
             report.skip("references", "no network namespace can be made here");
         }

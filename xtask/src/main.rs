@@ -94,7 +94,7 @@ fn main() -> ExitCode {
         "docs" => docs::run(&root),
         "docs-check" => docs_check::run(&root, rest),
         "reference" => reference::run(&root, rest),
-        "references" => references::run_all(&root),
+        "references" => references::run_all(&root, rest),
         "generators" => generators::run_all(&root),
         "clients" => clients::run(&root, rest),
         "dashboard" => dashboard::run(&root, rest),

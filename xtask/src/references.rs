@@ -16,7 +16,7 @@ use crate::install;
 use crate::process::{command, exists, run, target};
 
 const PYTHON_PACKAGES: [&str; 4] = ["mcp", "requests", "schemathesis", "standardwebhooks"];
-/// How often each client sends each refused body.
+/// How often each client sends each refused body, unless `--refusals` says otherwise.
 const REFUSALS: &str = "30";
 const NODE_PACKAGES: [&str; 1] = ["standardwebhooks"];
 
@@ -25,8 +25,10 @@ pub(crate) fn is_possible() -> bool {
     exists("unshare -n true")
 }
 
-/// Builds the binary, installs the libraries and tools, and runs them.
-pub(crate) fn run_all(root: &Path) -> Result<()> {
+/// Builds the binary, installs the libraries and tools, and runs them. With `--refusals N` only the refusals
+/// are tested, each N times by each client.
+pub(crate) fn run_all(root: &Path, arguments: &[String]) -> Result<()> {
+    let refusals_only = asked(arguments)?;
     if !is_possible() {
         bail!("no network namespace can be made here; run this as root");
     }
@@ -37,10 +39,24 @@ pub(crate) fn run_all(root: &Path) -> Result<()> {
     install::http_clients()?;
     run(&mut command(root, "cargo build --quiet --package postrider"))?;
     let binary = target(root).join("debug/postrider");
-    let mut check = on_loopback(root, &python);
-    run(check.arg("xtask/references/check.py").args([&binary, &folder]))?;
+    if refusals_only.is_none() {
+        let mut check = on_loopback(root, &python);
+        run(check.arg("xtask/references/check.py").args([&binary, &folder]))?;
+    }
     let mut refusals = on_loopback(root, &python);
-    run(refusals.arg("xtask/references/refusals.py").arg(&binary).arg(REFUSALS))
+    let count = refusals_only.unwrap_or(REFUSALS);
+    run(refusals.arg("xtask/references/refusals.py").arg(&binary).arg(count))
+}
+
+/// The number after `--refusals`; `None` without arguments.
+fn asked(arguments: &[String]) -> Result<Option<&str>> {
+    match arguments {
+        [] => Ok(None),
+        [word, count] if word == "--refusals" && count.parse::<u32>().is_ok_and(|n| n > 0) => {
+            Ok(Some(count))
+        }
+        _ => bail!("`cargo xtask references` takes nothing, or --refusals and a number"),
+    }
 }
 
 /// A command in a network namespace that has only loopback.
@@ -71,4 +87,22 @@ fn node(folder: &Path) -> Result<()> {
     std::fs::write(folder.join("package.json"), "{\"private\": true}\n")?;
     let mut npm = command(folder, "npm install --silent --no-audit --no-fund");
     run(npm.args(NODE_PACKAGES))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_are_counted_as_asked() {
+        let read = |words: &str| {
+            let words: Vec<_> = words.split_whitespace().map(str::to_owned).collect();
+            asked(&words).map(|count| count.map(str::to_owned))
+        };
+        assert_eq!(read("").unwrap(), None);
+        assert_eq!(read("--refusals 1000").unwrap().as_deref(), Some("1000"));
+        for bad in ["--refusals", "--refusals 0", "--refusals many", "1000"] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+    }
 }

@@ -30,7 +30,8 @@
 //!
 //! A change of the configuration is one synced transaction in `main.db`. The applier runs it after
 //! everything that was acknowledged before is applied: so it needs no journal, and its order
-//! relative to the journal's records is certain.
+//! relative to the journal's records is certain. A change that depends on nothing that records write (a new
+//! subscription, key or tenant, an entry of the audit log, a kept answer) runs before the records that wait.
 //!
 //! # Reading
 //!
@@ -39,10 +40,11 @@
 //! whose caller has gone away is interrupted. So the reads of one tenant never delay those of
 //! another.
 //!
-//! A read waits until the applier has applied everything that was acknowledged before (a barrier), and
-//! then uses a connection of its own. Events and deliveries are read without waiting, because the
-//! applier may be at work for other tenants: what is not applied is put over what SQLite has
-//! (`apply/unapplied.rs`). A delivery's row is in its day's file from acceptance on,
+//! A tenant's read never waits for the applier because of other tenants' records. Events, deliveries, attempts and
+//! circuits are read without waiting: what is not applied is put over what SQLite has
+//! (`apply/unapplied.rs`). Sums and timelines wait until everything that was acknowledged before is applied (a
+//! barrier), but only while something of the tenant that they depend on is not. So do the engine's reads and
+//! lists of all tenants, always. A delivery's row is in its day's file from acceptance on,
 //! whatever its state; the queue in `main.db` is only the index of work. So every answer comes from one
 //! file, or from several that have no row in common.
 //!
@@ -78,7 +80,7 @@ use rusqlite::Transaction;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinError;
 
-use self::apply::{Applier, ApplyQueue, Days, Item, Overlay};
+use self::apply::{Applier, ApplyQueue, Days, Item, Needs, Task, Unapplied};
 use self::contract::answers::Keeping;
 use self::contract::pending_ids::PendingIds;
 use self::files::bloom::BloomFilters;
@@ -196,26 +198,43 @@ impl EmbeddedStore {
         }
     }
 
-    /// Reads a single record for a tenant, after a barrier.
+    /// Reads a single record for a tenant; waits for the applier only if something that the read needs is
+    /// not applied.
     async fn read_one<T: Send + 'static>(
         &self,
-        tenant: TenantId,
-        read: impl FnOnce(&ReadGuard<'_>) -> Result<T, StoreError> + Send + 'static,
+        tenant: &TenantId,
+        needs: Needs,
+        read: impl Fn(&ReadGuard<'_>) -> Result<T, StoreError> + Send + Sync + 'static,
     ) -> Result<T, StoreError> {
-        let permit = self.points.take(Some(tenant)).await?;
-        self.barrier().await?;
-        self.read_with_permit(None, permit, read).await
+        let read = Arc::new(move |guard: &ReadGuard<'_>, (): &()| read(guard));
+        let is_applied = move |unapplied: &Unapplied, tenant: &TenantId| {
+            (!unapplied.has(tenant, &needs)).then_some(())
+        };
+        self.read_over(tenant, (&self.points, None), is_applied, read).await
     }
 
-    /// Reads a list for a tenant, after a barrier. Lists of an administrator (`None`) have a queue
-    /// of their own.
+    /// Reads a list for a tenant; waits for the applier only if something that the read needs is not
+    /// applied.
     async fn read_list<T: Send + 'static>(
         &self,
-        tenant: Option<TenantId>,
+        tenant: &TenantId,
+        needs: Needs,
+        read: impl Fn(&ReadGuard<'_>) -> Result<T, StoreError> + Send + Sync + 'static,
+    ) -> Result<T, StoreError> {
+        let read = Arc::new(move |guard: &ReadGuard<'_>, (): &()| read(guard));
+        let is_applied = move |unapplied: &Unapplied, tenant: &TenantId| {
+            (!unapplied.has(tenant, &needs)).then_some(())
+        };
+        self.read_over(tenant, (&self.lists, self.lists_on.as_ref()), is_applied, read).await
+    }
+
+    /// Reads a list of all tenants, after a barrier. These lists have a queue of their own.
+    async fn read_list_of_all<T: Send + 'static>(
+        &self,
         read: impl FnOnce(&ReadGuard<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let permit = self.lists.take(tenant).await?;
         self.barrier().await?;
+        let permit = self.lists.take(None).await?;
         self.read_with_permit(self.lists_on.as_ref(), permit, read).await
     }
 
@@ -242,48 +261,51 @@ impl EmbeddedStore {
 
     /// Reads one thing for a tenant without waiting for the applier: the overlay has what is not
     /// applied.
-    async fn read_one_now<T: Send + 'static>(
+    async fn read_one_now<T: Send + 'static, O: Default + 'static>(
         &self,
         tenant: &TenantId,
-        read: impl Fn(&ReadGuard<'_>, &Overlay) -> Result<T, StoreError> + Send + Sync + 'static,
+        pick: impl FnOnce(&Unapplied, &TenantId) -> Option<O> + Send + 'static,
+        read: impl Fn(&ReadGuard<'_>, &O) -> Result<T, StoreError> + Send + Sync + 'static,
     ) -> Result<T, StoreError> {
-        self.read_over(tenant, (&self.points, None), Arc::new(read)).await
+        self.read_over(tenant, (&self.points, None), pick, Arc::new(read)).await
     }
 
     /// Reads a list of a tenant without waiting for the applier: the overlay has what is not applied.
-    async fn read_list_now<T: Send + 'static>(
+    async fn read_list_now<T: Send + 'static, O: Default + 'static>(
         &self,
         tenant: &TenantId,
-        read: impl Fn(&ReadGuard<'_>, &Overlay) -> Result<T, StoreError> + Send + Sync + 'static,
+        pick: impl FnOnce(&Unapplied, &TenantId) -> Option<O> + Send + 'static,
+        read: impl Fn(&ReadGuard<'_>, &O) -> Result<T, StoreError> + Send + Sync + 'static,
     ) -> Result<T, StoreError> {
-        self.read_over(tenant, (&self.lists, self.lists_on.as_ref()), Arc::new(read)).await
+        let places = (&self.lists, self.lists_on.as_ref());
+        self.read_over(tenant, places, pick, Arc::new(read)).await
     }
 
-    /// A tenant for which too much is not applied waits for a barrier after all.
-    async fn read_over<T: Send + 'static>(
+    /// Picks what a read needs of what is not applied. Where that is too much (`None`), the read waits for
+    /// a barrier after all, without a permit: others read meanwhile.
+    async fn read_over<T: Send + 'static, O: Default + 'static>(
         &self,
         tenant: &TenantId,
         (places, runtime): (&Arc<FairSemaphore>, Option<&tokio::runtime::Handle>),
-        read: Arc<
-            impl Fn(&ReadGuard<'_>, &Overlay) -> Result<T, StoreError> + Send + Sync + 'static,
-        >,
+        pick: impl FnOnce(&Unapplied, &TenantId) -> Option<O> + Send + 'static,
+        read: Arc<impl Fn(&ReadGuard<'_>, &O) -> Result<T, StoreError> + Send + Sync + 'static>,
     ) -> Result<T, StoreError> {
         let permit = places.take(Some(tenant.clone())).await?;
         let unapplied = self.queue.unapplied()?;
         let (of, read_now) = (tenant.clone(), Arc::clone(&read));
         let answer = self
             .read_with_permit(runtime, permit, move |guard| {
-                let overlay = unapplied.of(&of);
+                let picked = pick(&unapplied, &of);
                 drop(unapplied);
-                overlay.map(|overlay| read_now(guard, &overlay)).transpose()
+                picked.map(|picked| read_now(guard, &picked)).transpose()
             })
             .await?;
         if let Some(answer) = answer {
             return Ok(answer);
         }
-        let permit = places.take(Some(tenant.clone())).await?;
         self.barrier().await?;
-        self.read_with_permit(runtime, permit, move |guard| read(guard, &Overlay::default())).await
+        let permit = places.take(Some(tenant.clone())).await?;
+        self.read_with_permit(runtime, permit, move |guard| read(guard, &O::default())).await
     }
 
     /// Reads until there is an answer, the caller goes away or the time is over.
@@ -355,17 +377,8 @@ impl EmbeddedStore {
         &self,
         task: impl FnOnce(&mut Applier) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let (reply, answer) = oneshot::channel();
-        self.queue.push(Item::Task(Box::new(move |applier| {
-            let outcome = task(applier);
-            // After a failed write or sync the state of the disk is unknown.
-            let stopped = match &outcome {
-                Err(StoreError::Stopped(why)) => Err(StoreError::Stopped(why.clone())),
-                Ok(_) | Err(_) => Ok(()),
-            };
-            drop(reply.send(outcome));
-            stopped
-        })))?;
+        let (task, answer) = answering(task);
+        self.queue.push(Item::Task(task))?;
         match answer.await {
             Ok(answer) => answer,
             Err(_) => Err(self.why_dropped()),
@@ -378,6 +391,20 @@ impl EmbeddedStore {
         change: impl FnOnce(&Transaction<'_>, &Path) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         self.run_in_applier(move |applier| applier.main().change(change)).await
+    }
+
+    /// One durable transaction in `main.db` that waits for no record. It must depend on nothing that records
+    /// write: records that were acknowledged earlier are applied later.
+    async fn change_first<T: Send + 'static>(
+        &self,
+        change: impl FnOnce(&Transaction<'_>, &Path) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (task, answer) = answering(move |applier| applier.main().change(change));
+        self.queue.push_first(task)?;
+        match answer.await {
+            Ok(answer) => answer,
+            Err(_) => Err(self.why_dropped()),
+        }
     }
 
     /// The error of the store for a refused append.
@@ -420,6 +447,24 @@ impl EmbeddedStore {
             closed
         })
     }
+}
+
+/// Makes a task of the applier that reports its outcome.
+fn answering<T: Send + 'static>(
+    task: impl FnOnce(&mut Applier) -> Result<T, StoreError> + Send + 'static,
+) -> (Task, oneshot::Receiver<Result<T, StoreError>>) {
+    let (reply, answer) = oneshot::channel();
+    let task: Task = Box::new(move |applier| {
+        let outcome = task(applier);
+        // After a failed write or sync the state of the disk is unknown.
+        let stopped = match &outcome {
+            Err(StoreError::Stopped(why)) => Err(StoreError::Stopped(why.clone())),
+            Ok(_) | Err(_) => Ok(()),
+        };
+        drop(reply.send(outcome));
+        stopped
+    });
+    (task, answer)
 }
 
 /// Runs a closure on the blocking threads of this runtime, or of the caller's.

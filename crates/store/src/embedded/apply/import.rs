@@ -19,6 +19,7 @@ use crate::embedded::contract::answers;
 use crate::embedded::contract::audit;
 use crate::embedded::contract::configuration as rows_of;
 use crate::embedded::contract::documents;
+use crate::embedded::contract::tenants;
 use crate::embedded::files::At;
 use crate::embedded::files::rows;
 use crate::error::StoreError;
@@ -119,7 +120,7 @@ fn count<'r>(fold: &mut Fold<'r>, item: &'r Item) {
 /// Writes an item that has a row of its own in `main.db`.
 fn write(transaction: &Transaction<'_>, path: &Path, item: &Item) -> Result<(), StoreError> {
     match item {
-        Item::Tenant(tenant) => rows_of::insert_tenant(transaction, path, tenant).map(drop),
+        Item::Tenant(tenant) => tenants::insert_tenant(transaction, path, tenant).map(drop),
         Item::Key(key) => rows_of::insert_key(transaction, path, key).map(drop),
         Item::Subscription(record) => rows_of::write_subscription(transaction, path, record),
         Item::Destination(destination) => {

@@ -27,10 +27,10 @@ pub(in crate::embedded) use self::fold::minute;
 pub(in crate::embedded) use self::import::PROGRESS;
 pub(in crate::embedded) use self::main_file::MainFile;
 use self::main_file::Marks;
-pub(in crate::embedded) use self::queue::{ApplyQueue, Item, Taken};
+pub(in crate::embedded) use self::queue::{ApplyQueue, Item, Taken, Task};
 #[cfg(test)]
 pub(in crate::embedded) use self::unapplied::CHANGES_MAX;
-pub(in crate::embedded) use self::unapplied::{Batch, Overlay};
+pub(in crate::embedded) use self::unapplied::{Batch, Circuits, Needs, Overlay, Unapplied};
 use crate::embedded::contract::pending_ids::PendingIds;
 use crate::embedded::files::bloom::BloomFilters;
 use crate::embedded::files::codec;

@@ -61,6 +61,8 @@ pub(in crate::embedded) struct ApplyQueue {
 #[derive(Default)]
 struct State {
     items: VecDeque<Item>,
+    /// Tasks that depend on no record: they are taken before everything else.
+    first: VecDeque<Task>,
     record_bytes: usize,
     records: usize,
     batches: usize,
@@ -75,6 +77,7 @@ struct State {
 impl State {
     fn is_urgent(&self) -> bool {
         self.closed
+            || !self.first.is_empty()
             || self.items.len() > self.batches
             || self.records >= RECORDS_MAX
             || self.record_bytes >= BYTES_MAX
@@ -115,6 +118,15 @@ impl ApplyQueue {
 
     /// Appends a task or a barrier to the queue.
     pub(in crate::embedded) fn push(&self, item: Item) -> Result<(), StoreError> {
+        self.push_to(|state| state.items.push_back(item))
+    }
+
+    /// Puts a task before all records. Only for a task that neither reads nor writes what records write.
+    pub(in crate::embedded) fn push_first(&self, task: Task) -> Result<(), StoreError> {
+        self.push_to(|state| state.first.push_back(task))
+    }
+
+    fn push_to(&self, push: impl FnOnce(&mut State)) -> Result<(), StoreError> {
         let mut state = self.lock();
         if let Some(why) = &state.stopped {
             return Err(StoreError::Stopped(why.clone()));
@@ -122,7 +134,7 @@ impl ApplyQueue {
         if state.closed {
             return Err(StoreError::Stopped("the store is closed".into()));
         }
-        state.items.push_back(item);
+        push(&mut state);
         // Unlock before waking the applier: this thread may have a low priority, and would be
         // preempted while it holds the lock that the applier needs.
         drop(state);
@@ -135,7 +147,7 @@ impl ApplyQueue {
         let state = self.lock();
         match &state.stopped {
             Some(why) => Err(StoreError::Stopped(why.clone())),
-            None => Ok(state.items.is_empty() && !state.busy),
+            None => Ok(state.items.is_empty() && state.first.is_empty() && !state.busy),
         }
     }
 
@@ -143,6 +155,12 @@ impl ApplyQueue {
     #[cfg(test)]
     pub(in crate::embedded) fn barriers(&self) -> usize {
         self.lock().items.iter().filter(|item| matches!(item, Item::Barrier(_))).count()
+    }
+
+    /// How many tasks wait that run before the records.
+    #[cfg(test)]
+    pub(in crate::embedded) fn waiting_first(&self) -> usize {
+        self.lock().first.len()
     }
 
     /// How many bytes of records wait.
@@ -153,7 +171,7 @@ impl ApplyQueue {
     /// The next entry or batch of records; `None` when the queue is closed and empty.
     pub(in crate::embedded) fn take(&self) -> Option<Taken> {
         let mut state = self.lock();
-        while state.items.is_empty() {
+        while state.items.is_empty() && state.first.is_empty() {
             if state.closed {
                 return None;
             }
@@ -164,6 +182,9 @@ impl ApplyQueue {
             state = lingered.unwrap_or_else(PoisonError::into_inner).0;
         }
         state.busy = true;
+        if let Some(task) = state.first.pop_front() {
+            return Some(Taken::Task(task));
+        }
         // The journal's writer waits for this lock, so only whole batches are moved while it is held.
         let (mut batches, mut records, mut bytes) = (Vec::new(), 0, 0);
         loop {
@@ -231,11 +252,13 @@ impl ApplyQueue {
         let mut state = self.lock();
         state.stopped.get_or_insert_with(|| why.to_owned());
         let items = mem::take(&mut state.items);
+        let first = mem::take(&mut state.first);
         state.applying.clear();
         (state.records, state.batches, state.record_bytes) = (0, 0, 0);
         self.room.notify_all();
         self.work.notify_all();
         drop(state);
+        drop(first);
         for item in items {
             match item {
                 Item::Barrier(reply) => drop(reply.send(Err(StoreError::Stopped(why.to_owned())))),
@@ -251,7 +274,9 @@ impl ApplyQueue {
         let (records, others): (VecDeque<Item>, VecDeque<Item>) =
             mem::take(&mut state.items).into_iter().partition(|i| matches!(i, Item::Records(_)));
         state.items = records;
+        let first = mem::take(&mut state.first);
         drop(state);
+        drop(first);
         for item in others {
             match item {
                 Item::Barrier(reply) => {

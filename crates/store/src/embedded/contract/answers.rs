@@ -13,7 +13,7 @@ use rusqlite::{Connection, Transaction, params};
 use tokio::sync::oneshot;
 
 use crate::embedded::EmbeddedStore;
-use crate::embedded::apply::{Applier, Item};
+use crate::embedded::apply::Applier;
 use crate::embedded::files::At;
 use crate::embedded::files::rows;
 use crate::error::StoreError;
@@ -114,10 +114,10 @@ impl EmbeddedStore {
         let (reply, kept) = oneshot::channel();
         if self.keeping.add(Keep { tenant, key, answer, since, reply }) {
             let keeping = self.keeping.clone();
-            let job = Item::Task(Box::new(move |applier| keeping.write(applier)));
+            let job = Box::new(move |applier: &mut Applier| keeping.write(applier));
             // Callers that added an answer meanwhile get an error because their reply channels are
             // dropped.
-            self.queue.push(job).inspect_err(|_| drop(self.keeping.take()))?;
+            self.queue.push_first(job).inspect_err(|_| drop(self.keeping.take()))?;
         }
         match kept.await {
             Ok(kept) => kept,
@@ -149,7 +149,7 @@ impl EmbeddedStore {
         }
         let limits = [most, bytes_most].map(|most| i64::try_from(most).unwrap_or(i64::MAX));
         // Counting takes long, so it is done outside the applier.
-        let excess = self.read_list(None, move |guard| {
+        let excess = self.read_list_of_all(move |guard| {
             guard.main(|connection, path| excess(connection, path, limits))
         });
         for chunk in excess.await?.chunks(CHUNK) {

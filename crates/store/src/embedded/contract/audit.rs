@@ -27,7 +27,7 @@ pub(in crate::embedded) const ENTRY: &str = "SELECT body, crc FROM audit";
 impl Audit for EmbeddedStore {
     async fn put_audit(&self, entry: &AuditEntry) -> Result<(), StoreError> {
         let entry = entry.clone();
-        self.change(move |transaction, path| put(transaction, path, &entry)).await
+        self.change_first(move |transaction, path| put(transaction, path, &entry)).await
     }
 
     async fn audit(
@@ -58,7 +58,7 @@ impl Audit for EmbeddedStore {
         for (only, most) in [("", most), ("AND refused = 1", refused_most)] {
             let most = i64::try_from(most).unwrap_or(i64::MAX);
             // Counting takes long, so it is done outside the applier.
-            let crowded = self.read_list(None, move |guard| {
+            let crowded = self.read_list_of_all(move |guard| {
                 guard.main(|connection, path| crowded(connection, path, only, most))
             });
             for (tenant, last) in crowded.await? {

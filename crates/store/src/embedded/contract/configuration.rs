@@ -12,9 +12,11 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use super::answers;
 use super::cursor;
+use super::tenants::{insert_tenant, update_tenant};
 use super::unused_destinations;
 use crate::contract::Configuration;
 use crate::embedded::EmbeddedStore;
+use crate::embedded::apply::{Circuits, Unapplied};
 use crate::embedded::files::At;
 use crate::embedded::files::rows::{self, AFTER_ALL};
 use crate::error::StoreError;
@@ -38,7 +40,7 @@ pub(in crate::embedded) const DESTINATION: &str =
 impl Configuration for EmbeddedStore {
     async fn create_tenant(&self, tenant: &Tenant) -> Result<bool, StoreError> {
         let tenant = tenant.clone();
-        self.change(move |transaction, path| insert_tenant(transaction, path, &tenant)).await
+        self.change_first(move |transaction, path| insert_tenant(transaction, path, &tenant)).await
     }
 
     async fn tenant(&self, id: &TenantId) -> Result<Option<Tenant>, StoreError> {
@@ -101,7 +103,7 @@ impl Configuration for EmbeddedStore {
 
     async fn create_key(&self, key: &Key) -> Result<bool, StoreError> {
         let key = key.clone();
-        self.change(move |transaction, path| insert_key(transaction, path, &key)).await
+        self.change_first(move |transaction, path| insert_key(transaction, path, &key)).await
     }
 
     async fn key(&self, id: &str) -> Result<Option<Key>, StoreError> {
@@ -169,6 +171,20 @@ impl Configuration for EmbeddedStore {
         record: &SubscriptionRecord,
         destination: &DestinationRecord,
     ) -> Result<SubscriptionPut, StoreError> {
+        let (new, place) = (record.clone(), destination.clone());
+        let created = self.change_first(move |transaction, path| {
+            let sql = "SELECT 1 FROM subscriptions WHERE id = ?1";
+            let id = new.subscription.id;
+            let mut find = transaction.prepare_cached(sql).at(path)?;
+            if find.exists([id.as_bytes().as_slice()]).at(path)? {
+                return Ok(None);
+            }
+            put_subscription(transaction, path, &new, &place).map(Some)
+        });
+        if let Some(put) = created.await? {
+            return Ok(put);
+        }
+        // A change of the URL may leave a destination that nothing uses, which records decide.
         let (record, destination) = (record.clone(), destination.clone());
         self.change(move |transaction, path| {
             put_subscription(transaction, path, &record, &destination)
@@ -271,7 +287,7 @@ impl Configuration for EmbeddedStore {
         now: Timestamp,
     ) -> Result<bool, StoreError> {
         let tenant = tenant.clone();
-        self.change(move |transaction, path| {
+        self.change_first(move |transaction, path| {
             let sql =
                 format!("{SUBSCRIPTION} WHERE id = ?1 AND tenant = ?2 AND deleted_at IS NULL");
             let values = params![id.as_bytes().as_slice(), tenant.as_str()];
@@ -317,13 +333,14 @@ impl Configuration for EmbeddedStore {
         tenant: &TenantId,
         id: DestinationId,
     ) -> Result<Option<DestinationRecord>, StoreError> {
-        let tenant = tenant.clone();
-        self.read_one(tenant.clone(), move |guard| {
+        let whose = tenant.clone();
+        self.read_one_now(tenant, Unapplied::circuits, move |guard, circuits: &Circuits| {
             guard.main(|connection, path| {
                 let sql = format!("{DESTINATION} WHERE id = ?1 AND tenant = ?2");
-                let values = params![id.as_bytes().as_slice(), tenant.as_str()];
+                let values = params![id.as_bytes().as_slice(), whose.as_str()];
                 let make = rows::destination_of;
-                rows::one(connection, path, "destinations", &sql, values, make)
+                let found = rows::one(connection, path, "destinations", &sql, values, make)?;
+                Ok(found.map(|record| with_circuit(record, circuits)))
             })
         })
         .await
@@ -334,19 +351,20 @@ impl Configuration for EmbeddedStore {
         tenant: &TenantId,
         page: &PageRequest,
     ) -> Result<Page<DestinationRecord>, StoreError> {
-        let (tenant, page) = (tenant.clone(), page.clone());
+        let (whose, page) = (tenant.clone(), page.clone());
         let (at, id) = cursor::before::<DestinationId>(&page)?;
-        self.read_list(Some(tenant.clone()), move |guard| {
+        self.read_list_now(tenant, Unapplied::circuits, move |guard, circuits: &Circuits| {
             let found = guard.main(|connection, path| {
                 let sql = format!(
                     "{DESTINATION} WHERE tenant = ?1 AND (created_at, id) < (?2, ?3)
                         AND unused_since IS NULL ORDER BY created_at DESC, id DESC LIMIT ?4"
                 );
                 let id = id.map_or(AFTER_ALL.to_vec(), |id| id.as_bytes().to_vec());
-                let values = params![tenant.as_str(), at, id, cursor::limit(&page)];
+                let values = params![whose.as_str(), at, id, cursor::limit(&page)];
                 let make = rows::destination_of;
                 rows::all(connection, path, "destinations", &sql, values, make)
             })?;
+            let found = found.into_iter().map(|record| with_circuit(record, circuits)).collect();
             Ok(cursor::page(found, &page, |last| cursor::at(last.created_at, last.id)))
         })
         .await
@@ -403,7 +421,8 @@ impl Configuration for EmbeddedStore {
         key: &str,
     ) -> Result<Option<IdempotentAnswer>, StoreError> {
         let (tenant, key) = (tenant.clone(), key.to_owned());
-        self.read(move |guard| {
+        // An answer is stored by a task that is answered after it is in SQLite.
+        self.read_now(move |guard| {
             guard.main(|connection, path| answers::find(connection, path, &tenant, &key))
         })
         .await
@@ -426,6 +445,14 @@ impl Configuration for EmbeddedStore {
         bytes_most: u64,
     ) -> Result<u64, StoreError> {
         self.forget_old_answers(before, most, bytes_most).await
+    }
+}
+
+/// A destination as it is after the changes that are not applied.
+fn with_circuit(record: DestinationRecord, circuits: &Circuits) -> DestinationRecord {
+    match circuits.get(&record.id) {
+        Some(circuit) => DestinationRecord { circuit: circuit.clone(), ..record },
+        None => record,
     }
 }
 
@@ -476,50 +503,6 @@ fn by_uid(
     let sql = format!("{SUBSCRIPTION} WHERE tenant = ?1 AND uid = ?2 AND deleted_at IS NULL");
     let (values, make) = (params![tenant.as_str(), uid.as_str()], rows::subscription_of);
     rows::one(connection, path, "subscriptions", &sql, values, make)
-}
-
-/// Writes a tenant, unless there is one with that id. Returns whether it did.
-pub(in crate::embedded) fn insert_tenant(
-    transaction: &Transaction<'_>,
-    path: &Path,
-    tenant: &Tenant,
-) -> Result<bool, StoreError> {
-    let details = details_text(tenant, path)?;
-    let insert = "INSERT INTO tenants (id, name, created_at, crc, details)
-        VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING";
-    let values = params![
-        tenant.id.as_str(),
-        tenant.name,
-        tenant.created_at.as_unix_ms(),
-        rows::tenant_sum(tenant, details.as_deref()),
-        details,
-    ];
-    Ok(transaction.execute(insert, values).at(path)? > 0)
-}
-
-fn details_text(tenant: &Tenant, path: &Path) -> Result<Option<String>, StoreError> {
-    if tenant.details.is_empty() {
-        return Ok(None);
-    }
-    rows::to_json(&tenant.details).at(path).map(Some)
-}
-
-/// Replaces a tenant's name and details; `false` where it does not exist.
-fn update_tenant(
-    transaction: &Transaction<'_>,
-    path: &Path,
-    tenant: &Tenant,
-) -> Result<bool, StoreError> {
-    let sql = format!("{TENANT} WHERE id = ?1");
-    let make = rows::tenant_of;
-    let found = rows::one(transaction, path, "tenants", &sql, [tenant.id.as_str()], make)?;
-    let Some(found) = found else { return Ok(false) };
-    let tenant = Tenant { created_at: found.created_at, ..tenant.clone() };
-    let details = details_text(&tenant, path)?;
-    let update = "UPDATE tenants SET name = ?2, crc = ?3, details = ?4 WHERE id = ?1";
-    let crc = rows::tenant_sum(&tenant, details.as_deref());
-    let values = params![tenant.id.as_str(), tenant.name, crc, details];
-    Ok(transaction.execute(update, values).at(path)? > 0)
 }
 
 /// Writes a key, unless there is one with that id. Returns whether it did.

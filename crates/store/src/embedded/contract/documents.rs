@@ -95,7 +95,7 @@ impl Documents for EmbeddedStore {
     }
 
     async fn open_documents(&self, kind: DocumentKind) -> Result<Vec<Document>, StoreError> {
-        self.read(move |guard| {
+        self.read_now(move |guard| {
             guard.main(|connection, path| {
                 let sql = format!("{DOCUMENT} WHERE kind = ?1 AND open = 1 ORDER BY tenant, name");
                 rows::all(connection, path, "documents", &sql, [kind.number()], document_of)
@@ -125,7 +125,7 @@ impl Documents for EmbeddedStore {
         tenant: Option<&TenantId>,
     ) -> Result<DocumentCount, StoreError> {
         let tenant = whose(tenant);
-        self.read(move |guard| {
+        self.read_now(move |guard| {
             guard.main(|connection, path| {
                 let sql = format!("{COUNTS} WHERE kind = ?1 AND tenant = ?2");
                 connection.query_row(&sql, params![kind.number(), tenant], counts_of).at(path)
@@ -135,7 +135,7 @@ impl Documents for EmbeddedStore {
     }
 
     async fn count_all_documents(&self, kind: DocumentKind) -> Result<DocumentCount, StoreError> {
-        self.read(move |guard| {
+        self.read_now(move |guard| {
             guard.main(|connection, path| {
                 let sql = format!("{COUNTS} WHERE kind = ?1");
                 connection.query_row(&sql, [kind.number()], counts_of).at(path)

@@ -20,7 +20,8 @@ use super::event_list;
 use super::object_list;
 use crate::contract::History;
 use crate::embedded::EmbeddedStore;
-use crate::embedded::apply::minute;
+use crate::embedded::apply::{Needs, Overlay, Unapplied, minute};
+use crate::embedded::files::codec::{Encoder, put_attempt};
 use crate::embedded::files::read_pool::ReadGuard;
 use crate::embedded::files::row_numbers;
 use crate::embedded::files::rows::{
@@ -41,9 +42,11 @@ impl History for EmbeddedStore {
         id: &EventId,
     ) -> Result<Option<EventRecord>, StoreError> {
         let (of, id) = (tenant.clone(), id.clone());
-        self.read_one_now(tenant, move |guard, overlay| match overlay.event(&id) {
-            Some(unapplied) => Ok(Some(unapplied.clone())),
-            None => Ok(find_event(guard, &of, &id)?.map(|(_, stored)| stored.record)),
+        self.read_one_now(tenant, Unapplied::of, move |guard, overlay: &Overlay| {
+            match overlay.event(&id) {
+                Some(unapplied) => Ok(Some(unapplied.clone())),
+                None => Ok(find_event(guard, &of, &id)?.map(|(_, stored)| stored.record)),
+            }
         })
         .await
     }
@@ -55,7 +58,7 @@ impl History for EmbeddedStore {
         page: &PageRequest,
     ) -> Result<Page<EventRecord>, StoreError> {
         let (of, filter, page) = (tenant.clone(), filter.clone(), page.clone());
-        self.read_list_now(tenant, move |guard, overlay| {
+        self.read_list_now(tenant, Unapplied::of, move |guard, overlay| {
             event_list::list(guard, &of, &filter, &page, overlay)
         })
         .await
@@ -67,9 +70,11 @@ impl History for EmbeddedStore {
         id: DeliveryId,
     ) -> Result<Option<Delivery>, StoreError> {
         let of = tenant.clone();
-        self.read_one_now(tenant, move |guard, overlay| match overlay.delivery(id) {
-            Some(unapplied) => Ok(Some(unapplied.clone())),
-            None => Ok(find_delivery(guard, &of, id)?.map(|(_, _, delivery)| delivery)),
+        self.read_one_now(tenant, Unapplied::of, move |guard, overlay: &Overlay| {
+            match overlay.delivery(id) {
+                Some(unapplied) => Ok(Some(unapplied.clone())),
+                None => Ok(find_delivery(guard, &of, id)?.map(|(_, _, delivery)| delivery)),
+            }
         })
         .await
     }
@@ -81,7 +86,7 @@ impl History for EmbeddedStore {
         page: &PageRequest,
     ) -> Result<Page<Delivery>, StoreError> {
         let (of, filter, page) = (tenant.clone(), filter.clone(), page.clone());
-        self.read_list_now(tenant, move |guard, overlay| {
+        self.read_list_now(tenant, Unapplied::of, move |guard, overlay| {
             deliveries::list(guard, &of, &filter, &page, overlay)
         })
         .await
@@ -96,7 +101,8 @@ impl History for EmbeddedStore {
     ) -> Result<Page<Delivery>, StoreError> {
         let (tenant, object) = (tenant.clone(), object.clone());
         let (filter, page) = (filter.clone(), page.clone());
-        self.read_list(Some(tenant.clone()), move |guard| {
+        let whose = tenant.clone();
+        self.read_list(&whose, Needs::Everything, move |guard| {
             object_list::deliveries(guard, (&tenant, &object), &filter, &page)
         })
         .await
@@ -108,7 +114,8 @@ impl History for EmbeddedStore {
         filter: &DeliveryFilter,
     ) -> Result<u64, StoreError> {
         let (tenant, filter) = (tenant.clone(), filter.clone());
-        self.read_list(Some(tenant.clone()), move |guard| {
+        let whose = tenant.clone();
+        self.read_list(&whose, Needs::Everything, move |guard| {
             deliveries::count(guard, &tenant, &filter, false)
         })
         .await
@@ -120,7 +127,8 @@ impl History for EmbeddedStore {
         filter: &DeliveryFilter,
     ) -> Result<u64, StoreError> {
         let (tenant, filter) = (tenant.clone(), filter.clone());
-        self.read_list(Some(tenant.clone()), move |guard| {
+        let whose = tenant.clone();
+        self.read_list(&whose, Needs::Everything, move |guard| {
             deliveries::count(guard, &tenant, &filter, true)
         })
         .await
@@ -134,14 +142,19 @@ impl History for EmbeddedStore {
     ) -> Result<Page<Attempt>, StoreError> {
         let (tenant, page) = (tenant.clone(), page.clone());
         let after: Option<u32> = cursor::single(&page)?;
-        self.read_list(Some(tenant.clone()), move |guard| {
-            let Some((day, number, _)) = find_delivery(guard, &tenant, delivery)? else {
-                return Ok(Page { items: Vec::new(), next: None });
+        let (whose, after) = (tenant.clone(), after.unwrap_or(0));
+        let unapplied = move |unapplied: &Unapplied, tenant: &TenantId| {
+            Some(unapplied.attempts(tenant, delivery))
+        };
+        self.read_list_now(&whose, unapplied, move |guard, unapplied: &Vec<Attempt>| {
+            let mut found = match find_delivery(guard, &tenant, delivery)? {
+                Some((day, number, _)) => guard.day(day, |connection, path| {
+                    let limit = cursor::limit(&page);
+                    attempts_after((connection, path), (number, delivery), after, limit)
+                })?,
+                None => Vec::new(),
             };
-            let found = guard.day(day, |connection, path| {
-                let limit = cursor::limit(&page);
-                attempts_after((connection, path), (number, delivery), after.unwrap_or(0), limit)
-            })?;
+            add_unapplied(&mut found, unapplied, after);
             Ok(cursor::page_within(found, &page, ATTEMPT_PAGE_BYTES_MAX, |last| {
                 cursor::of(last.number)
             }))
@@ -157,7 +170,8 @@ impl History for EmbeddedStore {
     ) -> Result<Page<Transition>, StoreError> {
         let (tenant, page) = (tenant.clone(), page.clone());
         let before = cursor::single(&page)?;
-        self.read_list(Some(tenant.clone()), move |guard| {
+        let (whose, needs) = (tenant.clone(), Needs::TransitionsOf(destination));
+        self.read_list(&whose, needs, move |guard| {
             let found = guard.main(|connection, path| {
                 let limit = cursor::one_more(&page);
                 rows::transitions(connection, path, &tenant, destination, before, limit)
@@ -174,8 +188,9 @@ impl History for EmbeddedStore {
         tenant: &TenantId,
         destinations: &[DestinationId],
     ) -> Result<Vec<u64>, StoreError> {
-        let (tenant, destinations) = (tenant.clone(), destinations.to_vec());
-        self.read_list(Some(tenant.clone()), move |guard| {
+        let (whose, destinations) = (tenant.clone(), destinations.to_vec());
+        let (tenant, needs) = (whose.clone(), Needs::WaitingFor(destinations.clone()));
+        self.read_list(&whose, needs, move |guard| {
             guard.main(|connection, path| {
                 let find = "SELECT b.destination, b.waiting, b.crc FROM backlog AS b
                     JOIN destinations AS d ON d.id = b.destination
@@ -193,11 +208,14 @@ impl History for EmbeddedStore {
     }
 
     async fn ledger(&self, tenant: Option<&TenantId>) -> Result<Ledger, StoreError> {
-        let tenant = tenant.cloned();
-        self.read(move |guard| {
-            guard.main(|connection, path| ledger(connection, path, tenant.as_ref()))
-        })
-        .await
+        let whose = tenant.cloned();
+        let read = move |guard: &ReadGuard<'_>| {
+            guard.main(|connection, path| ledger(connection, path, whose.as_ref()))
+        };
+        match tenant {
+            Some(tenant) => self.read_one(tenant, Needs::Everything, read).await,
+            None => self.read(read).await,
+        }
     }
 
     async fn tallies(
@@ -207,14 +225,17 @@ impl History for EmbeddedStore {
         until: Timestamp,
         step_minutes: u32,
     ) -> Result<Vec<TallyAt>, StoreError> {
-        let tenant = tenant.cloned();
-        self.read_list(tenant.clone(), move |guard| {
+        let whose = tenant.cloned();
+        let read = move |guard: &ReadGuard<'_>| {
             guard.main(|connection, path| {
                 let minutes = (first_minute(since), first_minute(until));
-                tallies(connection, path, tenant.as_ref(), minutes, step_minutes)
+                tallies(connection, path, whose.as_ref(), minutes, step_minutes)
             })
-        })
-        .await
+        };
+        match tenant {
+            Some(tenant) => self.read_list(tenant, Needs::Everything, read).await,
+            None => self.read_list_of_all(read).await,
+        }
     }
 }
 
@@ -385,6 +406,18 @@ fn attempts_after(
     // An attempt that was applied twice may be both in the delivery's row and in `attempts`.
     found.dedup_by_key(|(_, attempt)| attempt.number);
     Ok(found)
+}
+
+/// Adds the attempts that are not applied, each once. Their sizes are those of their rows.
+fn add_unapplied(found: &mut Vec<(usize, Attempt)>, unapplied: &[Attempt], after: u32) {
+    for attempt in unapplied.iter().filter(|attempt| attempt.number > after) {
+        if found.iter().all(|(_, known)| known.number != attempt.number) {
+            let mut encoded = Encoder::default();
+            put_attempt(&mut encoded, attempt);
+            found.push((encoded.as_slice().len(), attempt.clone()));
+        }
+    }
+    found.sort_by_key(|(_, attempt)| attempt.number);
 }
 
 /// The attempts of a delivery in a day's file, oldest first.

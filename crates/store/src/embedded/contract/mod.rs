@@ -20,6 +20,7 @@ pub(in crate::embedded) mod pending_ids;
 mod replays;
 mod statistics;
 mod summaries;
+pub(in crate::embedded) mod tenants;
 mod unused_destinations;
 pub(in crate::embedded) mod upkeep;
 mod usage;

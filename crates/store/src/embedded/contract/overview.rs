@@ -83,7 +83,7 @@ impl Overview for EmbeddedStore {
     ) -> Result<Page<DestinationRecord>, StoreError> {
         let page = page.clone();
         let (at, id) = cursor::before::<DestinationId>(&page)?;
-        self.read_list(None, move |guard| {
+        self.read_list_of_all(move |guard| {
             let found = guard.main(|connection, path| {
                 let failing = match shown {
                     Shown::All => "",
@@ -106,7 +106,7 @@ impl Overview for EmbeddedStore {
 
     async fn waiting_of_all(&self, destinations: &[DestinationId]) -> Result<Vec<u64>, StoreError> {
         let destinations = destinations.to_vec();
-        self.read_list(None, move |guard| {
+        self.read_list_of_all(move |guard| {
             guard.main(|connection, path| {
                 let find = "SELECT destination, waiting, crc FROM backlog WHERE destination = ?1";
                 let count = |id: &DestinationId| {
@@ -128,7 +128,7 @@ impl Overview for EmbeddedStore {
     ) -> Result<Page<EventRecord>, StoreError> {
         let page = page.clone();
         let from: Option<(Timestamp, String)> = cursor::place(&page)?;
-        self.read_list(None, move |guard| events(guard, span, from, &page)).await
+        self.read_list_of_all(move |guard| events(guard, span, from, &page)).await
     }
 
     async fn deliveries_of_all(
@@ -139,7 +139,7 @@ impl Overview for EmbeddedStore {
     ) -> Result<Page<Delivery>, StoreError> {
         let page = page.clone();
         let from: Option<(Timestamp, DeliveryId)> = cursor::place(&page)?;
-        self.read_list(None, move |guard| deliveries(guard, state, span, from, &page)).await
+        self.read_list_of_all(move |guard| deliveries(guard, state, span, from, &page)).await
     }
 }
 

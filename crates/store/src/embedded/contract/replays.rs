@@ -9,6 +9,7 @@ use super::cursor;
 use super::deliveries;
 use crate::contract::Replays;
 use crate::embedded::EmbeddedStore;
+use crate::embedded::apply::Needs;
 use crate::embedded::files::At;
 use crate::embedded::files::rows::{self, AFTER_ALL};
 use crate::error::StoreError;
@@ -26,9 +27,9 @@ impl Replays for EmbeddedStore {
         tenant: &TenantId,
         id: ReplayId,
     ) -> Result<Option<ReplayJob>, StoreError> {
-        let tenant = tenant.clone();
-        self.read_one(tenant.clone(), move |guard| {
-            guard.main(|connection, path| rows::replay(connection, path, &tenant, id))
+        let whose = tenant.clone();
+        self.read_one(tenant, Needs::Replays, move |guard| {
+            guard.main(|connection, path| rows::replay(connection, path, &whose, id))
         })
         .await
     }
@@ -38,15 +39,15 @@ impl Replays for EmbeddedStore {
         tenant: &TenantId,
         page: &PageRequest,
     ) -> Result<Page<ReplayJob>, StoreError> {
-        let (tenant, page) = (tenant.clone(), page.clone());
-        self.read_list(Some(tenant.clone()), move |guard| {
+        let (whose, page) = (tenant.clone(), page.clone());
+        self.read_list(tenant, Needs::Replays, move |guard| {
             let sql = "SELECT id, body, crc FROM replays
                 WHERE tenant = ?1 AND (created_at, id) < (?2, ?3)
                 ORDER BY created_at DESC, id DESC LIMIT ?4";
             let (at, id) = cursor::before::<ReplayId>(&page)?;
             let id = id.map_or(AFTER_ALL.to_vec(), |id| id.as_bytes().to_vec());
             let limit = cursor::limit(&page);
-            let values = params![tenant.as_str(), at, id, limit];
+            let values = params![whose.as_str(), at, id, limit];
             let found = guard.main(|connection, path| {
                 rows::all(connection, path, "replays", sql, values, rows::replay_of)
             })?;
@@ -56,7 +57,11 @@ impl Replays for EmbeddedStore {
     }
 
     async fn running_replays(&self) -> Result<Vec<ReplayJob>, StoreError> {
-        self.read(|guard| {
+        // Without a barrier while no job advances: every new replay asks, of whichever tenant.
+        if self.queue.unapplied()?.has_replays() {
+            self.barrier().await?;
+        }
+        self.read_now(|guard| {
             guard.main(|connection, path| {
                 let sql = "SELECT id, body, crc FROM replays WHERE running = 1";
                 rows::all(connection, path, "replays", sql, [], rows::replay_of)
@@ -70,8 +75,8 @@ impl Replays for EmbeddedStore {
         job: &ReplayJob,
         limit: usize,
     ) -> Result<Vec<Delivery>, StoreError> {
-        let job = job.clone();
-        self.read_list(Some(job.tenant.clone()), move |guard| {
+        let (of, job) = (job.tenant.clone(), job.clone());
+        self.read_list(&of, Needs::Everything, move |guard| {
             deliveries::candidates(guard, &job, limit)
         })
         .await

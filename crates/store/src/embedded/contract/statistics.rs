@@ -8,7 +8,9 @@ use rusqlite::params;
 
 use super::history::unsigned;
 use crate::embedded::EmbeddedStore;
+use crate::embedded::apply::Needs;
 use crate::embedded::files::At;
+use crate::embedded::files::read_pool::ReadGuard;
 use crate::embedded::files::rows;
 use crate::error::StoreError;
 use crate::statistics::{AttemptSums, Statistics, SummingUp};
@@ -28,14 +30,15 @@ impl Statistics for EmbeddedStore {
         destinations: &[DestinationId],
         since: [Timestamp; 2],
     ) -> Result<Vec<AttemptSums>, StoreError> {
-        let (tenant, destinations) = (tenant.cloned(), destinations.to_vec());
-        self.read_list(tenant.clone(), move |guard| {
+        let (whose, destinations) = (tenant.cloned(), destinations.to_vec());
+        let needs = Needs::AttemptsAt(destinations.clone());
+        let read = move |guard: &ReadGuard<'_>| {
             guard.main(|connection, path| {
                 let find = format!(
                     "{} WHERE destination = ?1 AND {IS_THEIRS} ORDER BY hour DESC",
                     rows::ATTEMPT_HOURS
                 );
-                let whose = tenant.as_ref().map(TenantId::as_str);
+                let whose = whose.as_ref().map(TenantId::as_str);
                 let sum = |id: &DestinationId| {
                     let values = params![id.as_bytes().as_slice(), whose];
                     let make = rows::attempt_hour_of;
@@ -46,8 +49,11 @@ impl Statistics for EmbeddedStore {
                 };
                 destinations.iter().map(sum).collect()
             })
-        })
-        .await
+        };
+        match tenant {
+            Some(tenant) => self.read_list(tenant, needs, read).await,
+            None => self.read_list_of_all(read).await,
+        }
     }
 
     async fn attempt_hours(
@@ -56,15 +62,15 @@ impl Statistics for EmbeddedStore {
         destination: DestinationId,
         since: Timestamp,
     ) -> Result<Vec<(Timestamp, AttemptTally)>, StoreError> {
-        let tenant = tenant.clone();
-        self.read_list(Some(tenant.clone()), move |guard| {
+        let (whose, needs) = (tenant.clone(), Needs::AttemptsAt(vec![destination]));
+        self.read_list(tenant, needs, move |guard| {
             guard.main(|connection, path| {
                 let find = format!(
                     "{} WHERE destination = ?1 AND hour >= ?3 AND {IS_THEIRS} ORDER BY hour",
                     rows::ATTEMPT_HOURS
                 );
                 let id = destination.as_bytes().as_slice();
-                let values = params![id, tenant.as_str(), first_hour(since)];
+                let values = params![id, whose.as_str(), first_hour(since)];
                 rows::all(connection, path, "attempt_hours", &find, values, |reading| {
                     let (hour, attempts) = rows::attempt_hour_of(reading)?;
                     Ok((start_of(hour), attempts.tally))

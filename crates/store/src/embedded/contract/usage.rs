@@ -6,6 +6,7 @@ use rusqlite::params;
 
 use crate::contract::Usages;
 use crate::embedded::EmbeddedStore;
+use crate::embedded::apply::Needs;
 use crate::embedded::files::At;
 use crate::embedded::files::read_pool::ReadGuard;
 use crate::embedded::files::rows;
@@ -37,13 +38,15 @@ impl Usages for EmbeddedStore {
             })
         };
         match tenant {
-            Some(tenant) => self.read_one(tenant.clone(), count).await,
-            None => self.read(count).await,
+            // Only the progress of a replay is written by the applier; the rest by changes, which are
+            // answered after they are in SQLite.
+            Some(tenant) => self.read_one(tenant, Needs::Replays, count).await,
+            None => self.read_now(count).await,
         }
     }
 
     async fn tenant_count(&self) -> Result<u64, StoreError> {
-        self.read(|guard| {
+        self.read_now(|guard| {
             guard.main(|connection, path| {
                 let sql = "SELECT count(*) FROM tenants";
                 let count = connection.query_row(sql, [], |row| row.get::<_, i64>(0)).at(path)?;

@@ -10,6 +10,7 @@ use rusqlite::Connection;
 use super::{AT, options};
 use crate::contract::{Configuration, History, Intake, Upkeep, Work};
 use crate::embedded::EmbeddedStore;
+use crate::embedded::apply::Needs;
 use crate::embedded::files::At;
 use crate::embedded::files::{read_pool, schema};
 use crate::error::StoreError;
@@ -172,7 +173,7 @@ async fn endless(
     begun: tokio::sync::mpsc::UnboundedSender<()>,
 ) -> Result<i64, StoreError> {
     let tenant = name.parse().unwrap();
-    let read = store.read_list(Some(tenant), move |guard| {
+    let read = store.read_list(&tenant, Needs::Everything, move |guard| {
         guard.main(|connection, path| {
             begun.send(()).unwrap();
             let count = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)

@@ -5,6 +5,8 @@ use std::pin::pin;
 use std::sync::{Arc, mpsc};
 use std::task::{Context, Waker};
 
+use postrider_domain::attempt::Attempt;
+use postrider_domain::circuit::Circuit;
 use postrider_domain::delivery::{CancelReason, Delivery, DeliveryState, StateName};
 use postrider_domain::event::Event;
 use postrider_domain::ids::TenantId;
@@ -12,16 +14,18 @@ use postrider_domain::time::Timestamp;
 
 use super::{AT, options};
 use crate::audit::{Audit, AuditFilter};
-use crate::contract::{Configuration, History, Intake, Upkeep, Work};
+use crate::contract::{Configuration, History, Intake, Replays, Upkeep, Usages, Work};
 use crate::documents::{DocumentKind, DocumentOrder, Documents};
 use crate::embedded::EmbeddedStore;
 use crate::embedded::apply::CHANGES_MAX;
 use crate::overview::Overview;
 use crate::passes::{PassKind, Passes};
 use crate::records::{
-    Acceptance, Commit, DeliveryChange, DeliveryFilter, EventFilter, EventRecord, PageRequest,
+    Acceptance, Commit, DeliveryChange, DeliveryFilter, DestinationChange, EventFilter,
+    EventRecord, PageRequest, ReplayState, SubscriptionPut,
 };
 use crate::samples;
+use crate::statistics::Statistics;
 
 const HOUR_MS: i64 = 3_600_000;
 
@@ -247,5 +251,180 @@ async fn what_was_set_up_is_read_while_other_tenants_are_applied() {
     assert_eq!(passes.items.len(), 0);
     assert_eq!(store.queue.barriers(), 0, "none of them waited for the applier");
     drop(stalled);
+    store.close().await.unwrap();
+}
+
+/// The circuit of the tenant's destination 7, what waits for it, and the attempts of its delivery 1, as text.
+async fn state_of_delivery_one(store: &EmbeddedStore, tenant: &TenantId) -> Vec<String> {
+    let page = PageRequest { limit: 3, cursor: None };
+    let id = samples::destination(tenant, 7).id;
+    let delivery = samples::delivery_id(1);
+    vec![
+        format!("{:?}", store.destination(tenant, id).await.unwrap()),
+        format!("{:?}", store.destinations(tenant, &page).await.unwrap().items),
+        format!("{:?}", store.attempt_page(tenant, delivery, &page).await.unwrap().items),
+        format!("{:?}", store.waiting_counts(tenant, &[id]).await.unwrap()),
+        format!("{:?}", store.transitions(tenant, id, &page).await.unwrap().items),
+        format!("{:?}", store.replays(tenant, &page).await.unwrap().items),
+        format!("{:?}", store.usage(Some(tenant)).await.unwrap()),
+    ]
+}
+
+/// A tenant's sums and counts, as text.
+async fn sums(store: &EmbeddedStore, tenant: &TenantId) -> Vec<String> {
+    let page = PageRequest { limit: 9, cursor: None };
+    let id = samples::destination(tenant, 7).id;
+    let filter = DeliveryFilter::default();
+    let until = Timestamp::from_unix_ms(AT.as_unix_ms() + HOUR_MS);
+    let object = "task 1".parse().unwrap();
+    let of_object = store.deliveries_of_object(tenant, &object, &filter, &page).await.unwrap();
+    vec![
+        format!("{:?}", of_object.items),
+        format!("{:?}", store.count_deliveries(tenant, &filter).await.unwrap()),
+        format!("{:?}", store.count_replayable(tenant, &filter).await.unwrap()),
+        format!("{:?}", store.ledger(Some(tenant)).await.unwrap()),
+        format!("{:?}", store.tallies(Some(tenant), AT, until, 1).await.unwrap()),
+        format!("{:?}", store.attempt_sums(Some(tenant), &[id], [AT, AT]).await.unwrap()),
+        format!("{:?}", store.attempt_hours(tenant, id, AT).await.unwrap()),
+    ]
+}
+
+/// Delivers delivery 1 at its first attempt, which the circuit notes.
+fn delivered_at_once(tenant: &TenantId) -> Commit {
+    let queued = acceptance(tenant, 0, 0).deliveries.remove(1);
+    let first = samples::every_attempt().into_iter().find(|attempt| attempt.number == 1);
+    let attempt = Attempt { started_at: AT, ending: samples::answered(204), ..first.unwrap() };
+    let before = samples::destination(tenant, 7);
+    let circuit = Circuit { ever_succeeded: true, last_success_at: AT, ..before.circuit };
+    let (id, transitions) = (before.id, Vec::new());
+    Commit {
+        deliveries: vec![DeliveryChange {
+            before: StateName::Queued,
+            delivery: delivered(queued),
+            attempt: Some(attempt),
+        }],
+        destinations: vec![DestinationChange { tenant: tenant.clone(), id, circuit, transitions }],
+        ..Commit::default()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sums_and_destinations_of_one_tenant_are_read_while_another_is_applied() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(directory.path(), options()).unwrap();
+    let tenant = samples::acme();
+    let record = samples::subscription(&tenant, 7, 7);
+    store.put_subscription(&record, &samples::destination(&tenant, 7)).await.unwrap();
+    let job = samples::replay(&tenant, 1, AT);
+    store.put_replay(&job).await.unwrap();
+    let answer = samples::answer(1, AT);
+    store.keep_idempotent_answer(&tenant, "once", &answer, AT).await.unwrap();
+    store.accept(vec![acceptance(&tenant, 0, 0)]).await.unwrap();
+    store.barrier().await.unwrap();
+
+    let stalled = stall(&store).await;
+    let many = u64::try_from(CHANGES_MAX).unwrap();
+    for n in 1..many {
+        store.accept(vec![acceptance(&samples::umbrella(), n, 0)]).await.unwrap();
+    }
+    assert_eq!(sums(&store, &tenant).await[1], "2");
+    assert_eq!(store.idempotent_answer(&tenant, "once").await.unwrap(), Some(answer));
+    assert_eq!(store.replay(&tenant, job.id).await.unwrap(), Some(job.clone()));
+    assert_eq!(store.running_replays().await.unwrap(), [job]);
+    let events = DocumentKind::EventType;
+    assert_eq!(store.count_documents(events, Some(&tenant)).await.unwrap().count, 0);
+    let before = state_of_delivery_one(&store, &tenant).await;
+    assert_eq!(before[2], "[]", "no attempt yet");
+
+    // The tenant reads its own write, also when it is not applied.
+    let shards = store.hold_shards().await.unwrap();
+    store.settle(&shards, delivered_at_once(&tenant)).await.unwrap();
+    let after = state_of_delivery_one(&store, &tenant).await;
+    for changed in 0..3 {
+        assert_ne!(before[changed], after[changed]);
+    }
+    assert_eq!(before[3..], after[3..]);
+    assert_eq!(store.queue.barriers(), 0, "none of them waited for the applier");
+
+    // A sum waits once something of the tenant is not applied: it would be wrong otherwise.
+    let mut waits = pin!(store.ledger(Some(&tenant)));
+    let mut context = Context::from_waker(Waker::noop());
+    while store.queue.barriers() == 0 {
+        assert!(waits.as_mut().poll(&mut context).is_pending());
+        tokio::task::yield_now().await;
+    }
+    drop(stalled);
+    let ledger = waits.await.unwrap();
+    assert_eq!((ledger.accepted, ledger.delivered), (2, 1));
+    store.barrier().await.unwrap();
+    assert_eq!(state_of_delivery_one(&store, &tenant).await, after);
+    store.verify().await.unwrap();
+    store.close().await.unwrap();
+}
+
+/// A progress that is not applied is waited for, so that nobody sees a job as running after it ended.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replay_that_advanced_is_read_as_it_is_now() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(directory.path(), options()).unwrap();
+    let tenant = samples::acme();
+    let job = samples::replay(&tenant, 1, AT);
+    store.put_replay(&job).await.unwrap();
+    let shards = store.hold_shards().await.unwrap();
+    let mut ended = job.clone();
+    (ended.state, ended.finished_at) = (ReplayState::Finished, Some(AT));
+    for read in 0..3 {
+        store.put_replay(&job).await.unwrap();
+        let commit = Commit { replay: Some(ended.clone()), ..Commit::default() };
+        store.settle(&shards, commit).await.unwrap();
+        match read {
+            0 => assert_eq!(store.running_replays().await.unwrap(), []),
+            1 => assert_eq!(store.usage(Some(&tenant)).await.unwrap().replays_running, 0),
+            _ => assert_eq!(store.replay(&tenant, job.id).await.unwrap(), Some(ended.clone())),
+        }
+    }
+    store.close().await.unwrap();
+}
+
+/// A change that depends on no record is made while the records of another tenant wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn new_subscription_does_not_wait_for_the_records_of_another_tenant() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(directory.path(), options()).unwrap();
+    let tenant = samples::acme();
+    let stalled = stall(&store).await;
+    store.accept(vec![acceptance(&samples::umbrella(), 1, 0)]).await.unwrap();
+    let record = samples::subscription(&tenant, 7, 7);
+    let (entry, key) = (
+        samples::audit(1, Some(tenant.clone()), "key.create", 201),
+        samples::key("k", Some(&tenant), AT),
+    );
+    let answer = samples::answer(1, AT);
+    let place = samples::destination(&tenant, 7);
+    let changes = async {
+        tokio::join!(
+            store.put_subscription(&record, &place),
+            store.put_audit(&entry),
+            store.create_key(&key),
+            store.keep_idempotent_answer(&tenant, "once", &answer, AT),
+        )
+    };
+    let mut changes = pin!(changes);
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(changes.as_mut().poll(&mut context).is_pending());
+    assert_eq!(store.queue.waiting_first(), 4, "all of them are before the records");
+    drop(stalled);
+    let (put, audit, key, kept) = changes.await;
+    assert_eq!(put.unwrap(), SubscriptionPut::Stored);
+    audit.unwrap();
+    assert!(key.unwrap());
+    assert_eq!(kept.unwrap(), answer);
+    // A change of its URL decides whether the old destination is unused, so it waits.
+    let moved = samples::subscription(&tenant, 7, 8);
+    let to = samples::destination(&tenant, 8);
+    assert_eq!(store.put_subscription(&moved, &to).await.unwrap(), SubscriptionPut::Stored);
+    let found = store.subscription(&tenant, record.subscription.id).await.unwrap();
+    assert_eq!(found, Some(moved));
+    store.verify().await.unwrap();
     store.close().await.unwrap();
 }
