@@ -28,6 +28,8 @@ use postrider_store::{
 use postrider_transport::{Clock as _, SystemClock};
 use tokio::task::JoinSet;
 
+use super::message;
+
 /// Concurrent writes.
 const AT_ONCE: usize = 256;
 /// Deliveries in one write.
@@ -37,7 +39,7 @@ const PAGE: u64 = 2_000;
 const BACKLOG_SPAN: Duration = Duration::from_secs(3600);
 
 /// The contents of a store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Filling {
     /// Subscriptions that match none of the sent events.
     pub(crate) subscriptions: u64,
@@ -45,6 +47,10 @@ pub(crate) struct Filling {
     pub(crate) destinations: u64,
     /// Deliveries that wait for a slot in a day.
     pub(crate) waiting: u64,
+    /// Deliveries that wait for their first attempt, at the destinations in turn.
+    pub(crate) queued: u64,
+    /// Bytes of the data of each queued event.
+    pub(crate) payload_bytes: u64,
 }
 
 /// Fills a new store. The URLs of destinations begin with this URL.
@@ -74,6 +80,7 @@ pub(crate) async fn fill(data_dir: &Path, receiver: &str, filling: Filling) -> a
         filler.subscribe(wanted).await?;
     }
     filler.wait(filling.waiting, receiver).await?;
+    filler.queue(filling, receiver).await?;
     filler.store.close().await?;
     Ok(())
 }
@@ -149,7 +156,9 @@ impl Filler {
                 .filter_map(|n| {
                     let place = usize::try_from(n % 1000).ok()?;
                     let (number, url) = names.get(place)?;
-                    self.acceptance(n, *number, url)
+                    // The queue does not hold payloads, so small ones make the same queue.
+                    let data = RawJson::from_trusted(Bytes::from_static(b"{}"));
+                    self.acceptance(n, "waits", data, *number, url)
                 })
                 .collect();
             let owed = made.iter().flat_map(|one| one.deliveries.clone());
@@ -160,17 +169,41 @@ impl Filler {
         Ok(())
     }
 
-    fn acceptance(&self, n: u64, subscription: u64, url: &str) -> Option<Acceptance> {
+    /// Adds events whose deliveries were never attempted, as a server leaves them that was killed.
+    async fn queue(&self, filling: Filling, receiver: &str) -> anyhow::Result<()> {
+        for first in (0..filling.queued).step_by(usize::try_from(PAGE).unwrap_or(1)) {
+            let made: Vec<Acceptance> = (first..(first + PAGE).min(filling.queued))
+                .filter_map(|n| {
+                    let number = n % filling.destinations.max(1);
+                    let data = message::data(n, filling.payload_bytes);
+                    let data = RawJson::from_trusted(Bytes::from(data));
+                    let (kind, url) =
+                        (format!("bench.k{number}"), format!("http://{receiver}/d{number}/0"));
+                    self.acceptance(n, &kind, data, number, &url)
+                })
+                .collect();
+            self.store.accept(made).await?;
+        }
+        Ok(())
+    }
+
+    fn acceptance(
+        &self,
+        n: u64,
+        kind: &str,
+        data: RawJson,
+        subscription: u64,
+        url: &str,
+    ) -> Option<Acceptance> {
         // A few per millisecond, like real traffic.
         let at = self.now.saturating_sub(BACKLOG_SPAN);
         let at = at.saturating_add(Duration::from_millis(n / 4).min(BACKLOG_SPAN));
         let event = Arc::new(Event {
             id: EventId::new(at, numbered(n)),
             tenant: self.tenant.clone(),
-            kind: "waits".parse().ok()?,
+            kind: kind.parse().ok()?,
             object: None,
-            // The queue does not hold payloads, so small ones make the same queue.
-            data: RawJson::from_trusted(Bytes::from_static(b"{}")),
+            data,
             old: None,
             time: at,
             trace: None,

@@ -61,7 +61,7 @@ struct Point {
 
 pub(crate) fn run(growth: &Growth, output: Output) -> Result<(), Failure> {
     let scratch = Scratch::new(&growth.dir)?;
-    let base = Filling { subscriptions: 0, destinations: 1, waiting: 0 };
+    let base = Filling { destinations: 1, ..Filling::default() };
     let points = [
         ("1 of each", base),
         (
@@ -151,15 +151,21 @@ fn measure(
 }
 
 /// Sends events, and waits until everything has arrived or nothing more arrives.
-#[expect(clippy::disallowed_methods, reason = "a measurement reads the machine's clock")]
 fn send(receiver: &mut Helper, load: &Load) -> Result<(Sent, Arrived), Failure> {
     let _: Json = receiver.ask(&Ask::Begin { fan_out: 1 })?;
     let sent: Sent = Helper::task("load", load)?;
     if let Some(refusal) = &sent.refusal {
         return Err(Failure::failed(format!("events were refused: {refusal}")));
     }
+    let arrived = receive(receiver, sent.events)?;
+    Ok((sent, arrived))
+}
+
+/// Waits until the deliveries of this many events have arrived, or nothing more arrives.
+#[expect(clippy::disallowed_methods, reason = "a measurement reads the machine's clock")]
+pub(crate) fn receive(receiver: &mut Helper, events: u64) -> Result<Arrived, Failure> {
     let (mut seen, mut since) = (0, Instant::now());
-    while seen < sent.events && since.elapsed() < Duration::from_secs(20) {
+    while seen < events && since.elapsed() < Duration::from_secs(20) {
         let count: Json = receiver.ask(&Ask::Count)?;
         let arrived = count["arrived"].as_u64().unwrap_or(0);
         if arrived > seen {
@@ -167,7 +173,7 @@ fn send(receiver: &mut Helper, load: &Load) -> Result<(Sent, Arrived), Failure> 
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    let report = Ask::Report { events: sent.events, refused: Vec::new() };
+    let report = Ask::Report { events, refused: Vec::new() };
     let arrived: Arrived = receiver.ask(&report)?;
     if arrived.lost + arrived.repeated + arrived.unexpected > 0 {
         return Err(Failure::failed(format!(
@@ -175,7 +181,7 @@ fn send(receiver: &mut Helper, load: &Load) -> Result<(Sent, Arrived), Failure> 
             arrived.lost, arrived.repeated, arrived.unexpected
         )));
     }
-    Ok((sent, arrived))
+    Ok(arrived)
 }
 
 fn show(points: &[Point], output: Output) -> String {

@@ -6,6 +6,7 @@
 //! its figures.
 
 mod ceiling;
+mod drain;
 mod ending;
 mod fill;
 mod growth;
@@ -44,6 +45,8 @@ pub struct Bench {
 enum Part {
     /// The cost of a delivery as subscriptions, destinations and waiting deliveries grow.
     Growth(growth::Growth),
+    /// How fast deliveries that wait for their first attempt are sent after a start.
+    Drain(drain::Drain),
     /// The load generator.
     #[command(hide = true)]
     Load,
@@ -115,6 +118,10 @@ pub fn run(bench: &Bench, output: Output) -> Result<(), Failure> {
         Some(Part::Growth(growth)) => {
             ending::watch()?;
             growth::run(growth, output)
+        }
+        Some(Part::Drain(drain)) => {
+            ending::watch()?;
+            drain::run(drain, output)
         }
         Some(Part::Load) => load::run(),
         Some(Part::Receiver) => receiver::run(),

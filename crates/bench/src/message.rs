@@ -40,6 +40,14 @@ pub(crate) fn put_data(out: &mut Vec<u8>, n: u64, at_us: u64, payload_bytes: u64
     out.extend_from_slice(b"0]}");
 }
 
+/// The data alone of an event that has no scheduled time.
+pub(crate) fn data(n: u64, payload_bytes: u64) -> Vec<u8> {
+    const NAME: &[u8] = b"\"data\":";
+    let mut out = Vec::new();
+    put_data(&mut out, n, 0, payload_bytes);
+    out.split_off(NAME.len())
+}
+
 /// The number and the scheduled time of the event in a body.
 pub(crate) fn find(body: &[u8]) -> Option<(u64, u64)> {
     let begin = body.windows(MARK.len()).position(|window| window == MARK)? + MARK.len();

@@ -11,15 +11,18 @@ use postrider_transport::pause;
 
 use crate::core::Command;
 use crate::handle::{CommandError, EngineHandle, Shared};
+use crate::upkeep::FIRST_PRUNE_AFTER_MAX;
 
 /// How many destinations are looked at in one step.
 const STEP: usize = 500;
 
-/// Removes destinations at intervals, until the engine has ended. It holds no handle while it waits: an engine ends
-/// when nobody has one any more.
+/// Removes destinations soon after the start and then at intervals, until the engine has ended. It holds no handle
+/// while it waits: an engine ends when nobody has one any more.
 pub(crate) async fn remove_unused(engine: Weak<Shared>, every: Duration) {
+    let mut wait = every.min(FIRST_PRUNE_AFTER_MAX);
     loop {
-        pause(every).await;
+        pause(wait).await;
+        wait = every;
         let running = engine.upgrade().filter(|shared| shared.ended.borrow().is_none());
         let Some(shared) = running else { return };
         let engine = EngineHandle { shared };

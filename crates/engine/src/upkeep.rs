@@ -37,9 +37,10 @@ pub(crate) fn begin(
     tasks.spawn(prune(store, clock, policy.subscribe(), options.prune_every));
 }
 
-/// The longest wait from the start to the first round of pruning. With the full interval, a server
-/// that restarts more often than that would never prune.
-const FIRST_PRUNE_AFTER_MAX: Duration = Duration::from_secs(10);
+/// The longest wait from the start to the first round of pruning, and of removing unused
+/// destinations. With the full interval, a server that restarts more often than that would never do
+/// it.
+pub(crate) const FIRST_PRUNE_AFTER_MAX: Duration = Duration::from_secs(10);
 
 /// Prunes finished deliveries after the retention time, and old statistics: soon after the start,
 /// then at intervals.

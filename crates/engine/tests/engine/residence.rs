@@ -7,7 +7,7 @@ use postrider_domain::delivery::StateName;
 use postrider_domain::ids::DestinationId;
 use postrider_domain::policy::Policy;
 use postrider_engine::{NewReplay, Options};
-use postrider_store::DeliveryFilter;
+use postrider_store::{Configuration as _, DeliveryFilter};
 
 use crate::world::{FAIL, HOUR, MINUTE, Mood, OK, START, TEN_MINUTES, World, event, ms, tenant};
 
@@ -160,4 +160,20 @@ async fn delivery_cancelled_while_its_destination_is_read_stays_cancelled() {
         world.count(StateName::Delivered).await + world.count(StateName::Cancelled).await;
     assert_eq!(finished, 4);
     world.check_ledger().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn unused_destination_is_removed_soon_after_a_start_however_long_the_interval() {
+    let mut policy = Policy::default();
+    policy.retention.finished = HOUR;
+    let options = Options { prune_every: HOUR * 1_000, ..Options::default() };
+    let mut world = World::with(policy, options).await;
+    let subscription = world.subscribe(URL).await;
+    world.engine.delete_subscription(&tenant(), subscription.id).await.unwrap();
+    world.pass(HOUR * 2).await;
+    let stored = async |world: &World| world.store.destination(&tenant(), id()).await.unwrap();
+    assert!(stored(&world).await.is_some(), "the next round is in a thousand hours");
+    world.crash().await;
+    world.pass(MINUTE).await;
+    assert_eq!(stored(&world).await, None);
 }

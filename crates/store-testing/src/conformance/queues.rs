@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use postrider_domain::delivery::{CancelReason, Delivery, DeliveryState};
-use postrider_domain::ids::{DestinationId, SubscriptionId};
+use postrider_domain::event::Event;
+use postrider_domain::ids::{DestinationId, EventId, SubscriptionId};
 use postrider_domain::retry::{ScheduleClock, Slot};
 use postrider_domain::time::Timestamp;
 use postrider_store::{DueMark, ShardLeases, WaitingOrder};
@@ -281,6 +282,47 @@ async fn events_come_in_the_order_asked_for_with_gaps(ground: Ground) {
     assert_eq!(ground.store.events(&[]).await.unwrap(), []);
 }
 
+async fn events_of_several_days_and_chosen_identifiers_come_together(mut ground: Ground) {
+    const DAY_MS: u64 = 24 * 3600 * 1000;
+    let made = |ms: u64, random: [u8; 10]| EventId::new(at(ms), random);
+    let ids = [
+        (made(0, [1; 10]), 0),
+        ("order-7".parse().unwrap(), 0),
+        // It begins like the first, so their rows cannot both follow from the identifier.
+        (made(0, [1, 1, 1, 9, 9, 9, 9, 9, 9, 9]), 0),
+        (made(DAY_MS, [2; 10]), DAY_MS),
+        ("order-8".parse().unwrap(), DAY_MS),
+        // Its identifier names a day before that of its acceptance.
+        (made(5, [3; 10]), DAY_MS),
+        (made(DAY_MS + 5, [4; 10]), DAY_MS + 5),
+        (made(10, [5; 10]), 10),
+    ];
+    let mut ask = vec![
+        ((acme(), made(7, [6; 10])), None),
+        ((acme(), made(20 * DAY_MS, [6; 10])), None),
+        // The identifier is another tenant's.
+        ((umbrella(), ids[0].0.clone()), None),
+    ];
+    for (n, (id, ms)) in (1..).zip(&ids) {
+        let one = Event { id: id.clone(), ..event(&acme(), "any") };
+        ground.store.accept(vec![acceptance(one.clone(), at(*ms), &[(n, 1)])]).await.unwrap();
+        ask.push(((acme(), id.clone()), Some(Arc::new(one))));
+    }
+    // In the umbrella's numbers the same identifier is another event.
+    let other = Event { id: ids[3].0.clone(), ..event(&umbrella(), "any") };
+    let new = acceptance(other.clone(), at(DAY_MS), &[(20, 1)]);
+    ground.store.accept(vec![new]).await.unwrap();
+    ask.push(((umbrella(), other.id.clone()), Some(Arc::new(other))));
+    for _ in 0..2 {
+        // Neither the order of the identifiers nor that of their rows, and each twice.
+        ask.rotate_left(5);
+        let twice = ask.iter().chain(ask.iter().rev());
+        let (asked, expected): (Vec<_>, Vec<_>) = twice.cloned().unzip();
+        assert_eq!(ground.store.events(&asked).await.unwrap(), expected);
+        ground.reopen().await;
+    }
+}
+
 suite! { $ queues, conformance_queues:
     queued_deliveries_come_by_acceptance_then_identifier,
     queued_deliveries_come_after_the_mark_and_up_to_the_limit,
@@ -298,4 +340,5 @@ suite! { $ queues, conformance_queues:
     what_waits_at_a_destination_comes_by_due_time,
     unfinished_are_the_queued_and_the_waiting_of_a_subscription,
     events_come_in_the_order_asked_for_with_gaps,
+    events_of_several_days_and_chosen_identifiers_come_together,
 }

@@ -1,6 +1,8 @@
 //! The lanes of `main.db`, and settling.
 
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -8,18 +10,19 @@ use postrider_domain::delivery::Delivery;
 use postrider_domain::event::Event;
 use postrider_domain::ids::{DestinationId, EventId, Shard, SubscriptionId, TenantId};
 use postrider_domain::time::Timestamp;
-use rusqlite::params_from_iter;
 use rusqlite::types::Value;
+use rusqlite::{Connection, params, params_from_iter};
 
-use super::history::find_event;
+use super::history::{find_event, name_number};
 use super::upkeep::EPOCH;
 use crate::contract::Work;
 use crate::embedded::EmbeddedStore;
 use crate::embedded::apply::kind;
-use crate::embedded::files::At;
 use crate::embedded::files::codec;
 use crate::embedded::files::read_pool::ReadGuard;
-use crate::embedded::files::rows::{self, FRESH, Reading, WAITING};
+use crate::embedded::files::row_numbers;
+use crate::embedded::files::rows::{self, EVENT_COLUMNS, EVENT_JOINS, FRESH, Reading, WAITING};
+use crate::embedded::files::{At, Day};
 use crate::embedded::journal::{Meaning, Reserve};
 use crate::error::StoreError;
 use crate::records::{Commit, DueMark, ShardLeases, WaitingOrder};
@@ -111,14 +114,12 @@ impl Work for EmbeddedStore {
     ) -> Result<Vec<Option<Arc<Event>>>, StoreError> {
         // An event never changes, so one that SQLite has already can be returned without a barrier.
         let wanted: Arc<[(TenantId, EventId)]> = ids.into();
-        let read = |wanted: Arc<[(TenantId, EventId)]>| {
-            move |guard: &ReadGuard<'_>| find_events(guard, &wanted)
-        };
-        let found = self.read_now(read(Arc::clone(&wanted))).await?;
+        let first = Arc::clone(&wanted);
+        let found = self.read_now(move |guard| find_events(guard, &first)).await?;
         if found.iter().all(Option::is_some) {
             return Ok(found);
         }
-        self.read(read(wanted)).await
+        self.read(move |guard| find_missing(guard, &wanted, found)).await
     }
 
     async fn settle(&self, leases: &ShardLeases, commit: Commit) -> Result<(), StoreError> {
@@ -156,15 +157,100 @@ fn blob(bytes: &[u8]) -> Value {
     Value::Blob(bytes.to_vec())
 }
 
+/// Finds events, in the order of `ids`.
 fn find_events(
     guard: &ReadGuard<'_>,
     ids: &[(TenantId, EventId)],
 ) -> Result<Vec<Option<Arc<Event>>>, StoreError> {
-    let find = |(tenant, id): &(TenantId, EventId)| {
-        let found = find_event(guard, tenant, id)?;
-        Ok(found.map(|(_, stored)| stored.record.event))
-    };
-    ids.iter().map(find).collect()
+    find_missing(guard, ids, vec![None; ids.len()])
+}
+
+/// Finds the events that are missing in `found`. Those whose identifiers Postrider made are read
+/// together by the numbers of their rows, the others one by one.
+fn find_missing(
+    guard: &ReadGuard<'_>,
+    ids: &[(TenantId, EventId)],
+    mut found: Vec<Option<Arc<Event>>>,
+) -> Result<Vec<Option<Arc<Event>>>, StoreError> {
+    let days = guard.days();
+    let mut by_day: BTreeMap<Day, Vec<Derived>> = BTreeMap::new();
+    for (place, ((_, id), _)) in
+        ids.iter().zip(&found).enumerate().filter(|(_, (_, f))| f.is_none())
+    {
+        let Some(made) = row_numbers::made(id.as_str()) else { continue };
+        let day = Day::of(row_numbers::made_at(&made));
+        if days.contains(&day) {
+            by_day.entry(day).or_default().push(Derived { place, made });
+        }
+    }
+    for (day, derived) in by_day {
+        guard.day(day, |connection, path| {
+            let rows = (connection, path);
+            read_derived(guard, rows, day, (ids, &derived), &mut found)
+        })?;
+    }
+    for (found, (tenant, id)) in found.iter_mut().zip(ids) {
+        if found.is_none() {
+            *found = find_event(guard, tenant, id)?.map(|(_, stored)| stored.record.event);
+        }
+    }
+    Ok(found)
+}
+
+/// An identifier that Postrider made, and its place among all that are wanted.
+struct Derived {
+    place: usize,
+    made: [u8; 16],
+}
+
+/// Reads the derived rows of a day into their places, in one transaction and in the order of their
+/// numbers. An event without a derived row is left out: it may have an indexed one.
+fn read_derived(
+    guard: &ReadGuard<'_>,
+    (connection, path): (&Connection, &Path),
+    day: Day,
+    (ids, wanted): (&[(TenantId, EventId)], &[Derived]),
+    found: &mut [Option<Arc<Event>>],
+) -> Result<(), StoreError> {
+    static FIND: LazyLock<String> = LazyLock::new(|| {
+        format!(
+            "SELECT {EVENT_COLUMNS} FROM events AS e {EVENT_JOINS}
+            WHERE e.n = ?1 AND e.tenant = ?2 AND e.id = ?3 AND e.odd IS NULL"
+        )
+    });
+    let transaction = connection.unchecked_transaction().at(path)?;
+    let mut tenants: HashMap<&TenantId, Option<i64>> = HashMap::new();
+    let mut numbers = Vec::with_capacity(wanted.len());
+    for Derived { place, made } in wanted {
+        let tenant = &ids[*place].0;
+        let of_tenant = match tenants.get(tenant) {
+            Some(number) => *number,
+            None => {
+                let number = name_number(&transaction, path, tenant.as_str())?;
+                tenants.insert(tenant, number);
+                number
+            }
+        };
+        let n =
+            of_tenant.and_then(|tenant| Some((row_numbers::derived(tenant, day, made)?, tenant)));
+        numbers.extend(n.map(|(n, tenant)| (n, tenant, made, *place)));
+    }
+    numbers.sort_unstable();
+    let mut statement = transaction.prepare_cached(&FIND).at(path)?;
+    for (n, tenant, made, place) in numbers {
+        guard.check()?;
+        let mut rows = statement.query(params![n, tenant, made.as_slice()]).at(path)?;
+        let Some(row) = rows.next().at(path)? else { continue };
+        let reading = Reading { row, path, table: "events" };
+        let event = rows::event(&reading)?.record.event;
+        let (tenant, id) = &ids[place];
+        // The columns of the condition are damaged if the decoded row is another one.
+        if event.id != *id || event.tenant != *tenant {
+            return Err(reading.damaged("an index leads to another event"));
+        }
+        found[place] = Some(event);
+    }
+    Ok(())
 }
 
 impl EmbeddedStore {

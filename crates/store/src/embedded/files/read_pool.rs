@@ -28,8 +28,9 @@ pub(in crate::embedded) const POINTS_QUEUE_MAX: usize = 2_048;
 pub(in crate::embedded) const LISTS_QUEUE_MAX: usize = 64;
 /// How many lists for tenants run at the same time: few, because each keeps a processor busy.
 pub(in crate::embedded) const LISTS_MAX: usize = 4;
-/// Idle connections kept for one file.
-const KEPT_PER_FILE: usize = 8;
+/// Idle connections kept for one file: as many as read at the same time, so that none is opened for
+/// one read.
+const KEPT_PER_FILE: usize = VITAL_MAX + POINTS_MAX + LISTS_MAX;
 /// Idle connections kept in all.
 const KEPT_MAX: usize = 64;
 
