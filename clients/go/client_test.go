@@ -137,6 +137,9 @@ func TestProblemNamesItsCodeItsFieldAndWhatToDo(t *testing.T) {
 	equal(t, refused(t, err).Field, "filter.op")
 	verdict := must(client.TestFilter(ctx, postrider.Condition("data", "eq", 1), postrider.NewEvent{Type: "a.b", Data: 1}))(t)
 	equal(t, verdict.Matches, true)
+	due := postrider.NewEvent{Type: "a.b", Data: map[string]string{"due": "2026-11-16T12:00:00.000-0800"}}
+	verdict = must(client.TestFilter(ctx, postrider.TimeCondition("data.due", "gt", "2026-11-16T19:59:59Z"), due))(t)
+	equal(t, verdict.Matches, true)
 }
 
 func TestBatchesAreSplitAndListsYieldEachEntryOnce(t *testing.T) {

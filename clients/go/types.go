@@ -17,6 +17,12 @@ func Condition(field, op string, value any) Filter {
 	return Filter{"field": field, "op": op, "value": value}
 }
 
+// TimeCondition makes a filter of one condition that reads the field and the value as times, also with an offset
+// without a colon. op is one of gt, gte, lt, lte.
+func TimeCondition(field, op, value string) Filter {
+	return Filter{"field": field, "op": op, "value": value, "as": "time"}
+}
+
 // Changed makes a filter for events in which the field differs between old and data.
 func Changed(field string) Filter { return Filter{"field": field, "op": "changed"} }
 

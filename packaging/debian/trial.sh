@@ -80,6 +80,7 @@ dpkg --install /postrider.deb
 getent passwd postrider >/dev/null || fail "there is no user"
 case $(getent passwd postrider) in *nologin | *false) ;; *) fail "the user can log in" ;; esac
 [ "$(stat -c '%U %a' /var/lib/postrider)" = "postrider 700" ] || fail "the data directory is open"
+[ "$(stat -c '%U %a' /var/backups/postrider)" = "postrider 700" ] || fail "the backups are open"
 [ "$(stat -c '%U:%G %a' /etc/postrider/postrider.toml)" = "root:postrider 640" ] ||
     fail "the configuration is open"
 [ -L /etc/systemd/system/multi-user.target.wants/postrider.service ] || fail "the unit is not enabled"
@@ -93,6 +94,17 @@ grep -qF "$(cat /var/lib/postrider/admin.key)" /tmp/server.log && fail "the admi
 ask subscriptions create https://hooks.example.com/ 'task.*' >/dev/null
 ask send task.updated '{"status": "CUR"}' >/dev/null
 ask deliveries list | grep -q dlv_ || fail "the event has no delivery"
+
+echo "== back up, as docs/backup.md says, while the server runs, and restore the copy"
+ask backup --to /var/backups/postrider/monday || fail "no backup"
+[ -s /var/backups/postrider/monday/main.db ] || fail "the backup has no main.db"
+[ "$(stat -c '%U' /var/backups/postrider/monday/main.db)" = postrider ] || fail "the copy is another user's"
+# The service may write there too, which no service manager tries here.
+grep -qx 'ReadWritePaths=-/var/backups/postrider' /lib/systemd/system/postrider.service ||
+    fail "the unit cannot write backups"
+runuser -u postrider -- postrider restore --from /var/backups/postrider/monday --data-dir /var/lib/postrider/restored ||
+    fail "the backup cannot be restored"
+rm -r /var/lib/postrider/restored
 
 # The first example of a client's README: a receiver, a subscription, an event.
 first_webhook() {
@@ -148,7 +160,8 @@ stop
 
 echo "== purge"
 dpkg --purge postrider
-left=$(find / -xdev \( -path /proc -o -path /tmp -o -path /var/lib/dpkg -o -path /var/log \) -prune \
+[ -s /var/backups/postrider/monday/main.db ] || fail "purge took a backup"
+left=$(find / -xdev \( -path /proc -o -path /tmp -o -path /var/backups/postrider -o -path /var/lib/dpkg -o -path /var/log \) -prune \
     -o -iname '*postrider*' -print | grep -v '^/postrider.deb$' || true)
 [ -z "$left" ] || fail "purge left: $left"
 echo "== done"

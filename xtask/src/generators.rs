@@ -1,7 +1,8 @@
 //! `cargo xtask generators`: what others make of the OpenAPI document.
 //!
 //! Redocly's linter judges `docs/reference/openapi.json`, and the generators of TypeScript types and of a Python client
-//! run over it. **An error or a warning of any of them fails.** The tools are installed from their registries into the
+//! run over it. **An error or a warning of any of them fails.** A program that passes a filter is compiled with the
+//! TypeScript types. The tools are installed from their registries into the
 //! target folder, each in the version that is written here.
 
 use std::path::Path;
@@ -15,6 +16,22 @@ use crate::process::{command, run};
 const DOCUMENT: &str = "docs/reference/openapi.json";
 const NODE_PACKAGES: [&str; 3] =
     ["@redocly/cli@2.77.0", "openapi-typescript@7.13.0", "typescript@5.9.3"];
+/// A program against the generated types: every kind of filter can be passed, and a wrong one cannot.
+const FILTERS: &str = r#"import type { components } from "./types";
+
+type Schemas = components["schemas"];
+type Filter = Schemas["Filter"];
+
+const time: Filter = { field: "data.due", op: "lt", value: "2026-11-16T12:00:00.000-0800", as: "time" };
+const group: Filter = { all: [{ field: "data.status", op: "changed" }, { any: [time] }] };
+export const subscription: Pick<Schemas["NewSubscription"], "url" | "types" | "filter"> = {
+  url: "https://hooks.example.com/", types: ["task.*"], filter: group,
+};
+export const change: Pick<Schemas["SubscriptionChange"], "filter"> = { filter: null };
+export const test: Schemas["FilterTest"] = { filter: time, event: { type: "task.updated", data: {} } };
+// @ts-expect-error there is no such operator
+export const wrong: Filter = { field: "data.due", op: "before" };
+"#;
 const PYTHON_PACKAGE: &str = "openapi-python-client==0.29.1";
 
 /// Installs the tools and runs them.
@@ -49,7 +66,9 @@ pub(crate) fn run_all(root: &Path) -> Result<()> {
     ]))?;
     let types = folder.join("types.ts");
     quietly(tool("openapi-typescript").arg(DOCUMENT).arg("--output").arg(&types))?;
-    run(tool("tsc").args(["--noEmit", "--strict"]).arg(&types))?;
+    let filters = folder.join("filters.ts");
+    std::fs::write(&filters, FILTERS)?;
+    run(tool("tsc").args(["--noEmit", "--strict"]).args([&types, &filters]))?;
     let tools = folder.join("python/bin");
     let mut client = Command::new("sh");
     // It formats what it has made with a tool from the same folder.
@@ -71,9 +90,26 @@ fn quietly(command: &mut Command) -> Result<()> {
     let done = command.output()?;
     let said = [done.stdout, done.stderr].concat();
     let said = String::from_utf8_lossy(&said);
-    // Redocly's linter counts its warnings in a last sentence, and has others of its own about old versions of Node.js.
-    if !done.status.success() || said.contains("You have ") {
+    if !done.status.success() || warns(&said) {
         bail!("{command:?} says:\n{said}");
     }
     Ok(())
+}
+
+/// Whether a tool's output has a warning. Redocly's linter counts its warnings in a last sentence, and has others of
+/// its own about old versions of Node.js; openapi-typescript puts a sign before each.
+fn warns(said: &str) -> bool {
+    said.contains("You have ") || said.contains('⚠')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::warns;
+
+    #[test]
+    fn warnings_of_each_tool_are_recognized() {
+        assert!(warns("Woohoo!\nYou have 2 warnings.\n"));
+        assert!(warns(" ⚠  OpenAPI 3.1 has no type nullable\n"));
+        assert!(!warns("✨ openapi-typescript 7.13.0\n🚀 openapi.json → types.ts [41ms]\n"));
+    }
 }

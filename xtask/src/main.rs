@@ -44,7 +44,7 @@ cargo xtask <chore>
                  comments drawn at random from the sources, for a reading test
   docs           the documents as a book in target/book, by mdBook, installed where it is missing
   docs-check [words…]
-                 run the shell blocks of README and guide with the real binary; words choose pages
+                 run the shell blocks of README and docs with the real binary; words choose pages
   reference [--check]
                  write docs/reference from what the binary says of itself, or check that it is current
   generators     let Redocly's linter and the generators of clients judge the OpenAPI document

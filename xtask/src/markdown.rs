@@ -26,9 +26,12 @@ pub(crate) enum Run {
 /// The info of a line that is run and not shown.
 const UNSEEN: &str = "<!--";
 
-/// The documents whose shell blocks are run or marked.
+/// The documents for users, whose shell blocks are run or marked.
 pub(crate) fn has_checked_blocks(path: &str) -> bool {
-    path == "README.md" || (path.starts_with("docs/guide/") && path.ends_with(".md"))
+    let page = path.strip_prefix("docs/").filter(|page| page.ends_with(".md"));
+    let is_for_users =
+        |page: &str| page.strip_prefix("guide/").unwrap_or(page).split('/').count() == 1;
+    path == "README.md" || page.is_some_and(is_for_users)
 }
 
 impl Block {
@@ -106,8 +109,11 @@ mod tests {
     }
 
     #[test]
-    fn only_the_readme_and_the_guide_are_run() {
+    fn blocks_of_pages_for_users_are_run() {
         assert!(has_checked_blocks("README.md") && has_checked_blocks("docs/guide/a.md"));
-        assert!(!has_checked_blocks("docs/a.md") && !has_checked_blocks("clients/README.md"));
+        assert!(has_checked_blocks("docs/a.md") && !has_checked_blocks("docs/internals/a.md"));
+        assert!(
+            !has_checked_blocks("docs/guide/b/a.md") && !has_checked_blocks("clients/README.md")
+        );
     }
 }

@@ -28,7 +28,7 @@ const LONG: [(&str, &str); 14] = [
     ("POSTRIDER_CLUSTER_ROUNDS", "20"),
 ];
 
-/// The prefixes of lines with figures for `docs/internals/trust-notes.md`.
+/// The prefixes of lines with figures for `docs/internals/trust.md`.
 const FIGURES: [&str; 11] = [
     "kill-9: ",
     "SIGTERM: ",

@@ -118,6 +118,9 @@ async def test_a_problem_names_its_code_its_field_and_what_to_do(postrider_serve
         assert raised.value.field == "filter.op"
         verdict = await client.test_filter({"field": "data", "op": "eq", "value": 1}, {"type": "a.b", "data": 1})
         assert verdict.matches
+        due = {"field": "data.due", "op": "gt", "value": "2026-11-16T19:59:59Z", "as": "time"}
+        event = {"type": "a.b", "data": {"due": "2026-11-16T12:00:00.000-0800"}}
+        assert (await client.test_filter(due, event)).matches
 
 
 async def test_batches_are_split_and_lists_yield_each_entry_once(postrider_server: Server) -> None:

@@ -19,6 +19,8 @@ export type FilterCondition = {
     | "eq" | "ne" | "gt" | "gte" | "lt" | "lte"
     | "contains" | "not_contains" | "contains_only" | "changed" | "exists";
   value?: unknown;
+  /** Beside `gt`, `gte`, `lt` and `lte`: both sides are read as times, also with an offset without a colon. */
+  as?: "time";
 };
 /** A filter: a condition, or a group of them. */
 export type Filter = FilterCondition | { all: Filter[] } | { any: Filter[] };

@@ -97,6 +97,9 @@ test("a problem names its code, its field and what to do", async () => {
   assert.match(problem.message, /^422 invalid_field \(\[1\]\.type\): not an event type/);
   const filter = { field: "data.a", op: "eqq" } as never;
   assert.equal((await refused(client.testFilter(filter, { type: "a.b", data: 1 }))).field, "filter.op");
+  const event = { type: "a.b", data: { due: "2026-11-16T12:00:00.000-0800" } };
+  const due = { field: "data.due", op: "gt", value: "2026-11-16T19:59:59Z", as: "time" } as const;
+  assert.equal((await client.testFilter(due, event)).matches, true);
 });
 
 test("batches are split, accepted in order, and lists yield each entry once", async () => {

@@ -26,9 +26,12 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Send and receive", &["send", "listen", "tail"]),
     (
         "Look and act",
-        &["subscriptions", "destinations", "deliveries", "events", "event-types", "replay"],
+        &["subscriptions", "destinations", "deliveries", "events", "event-types", "replay", "mcp"],
     ),
-    ("Administer", &["tenants", "keys", "audit", "backup", "restore", "migrate", "keyring"]),
+    (
+        "Administer",
+        &["tenants", "keys", "audit", "alerts", "erase", "backup", "restore", "migrate", "keyring"],
+    ),
     ("Plan", &["simulate", "bench"]),
 ];
 

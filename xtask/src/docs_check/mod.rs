@@ -1,4 +1,4 @@
-//! `cargo xtask docs-check`: runs the shell blocks of README and guide with the real binary.
+//! `cargo xtask docs-check`: runs the shell blocks of README, guide and the pages beside it with the real binary.
 //!
 //! The blocks of a page are one script, in order, so that a variable of one block is there in the next.
 //! Each page has an empty folder, a fresh server where it starts one, and free ports in place of those
@@ -59,10 +59,14 @@ pub(crate) fn run(root: &Path, words: &[String]) -> Result<()> {
 /// The documents with blocks, from the top of the repository.
 fn pages(root: &Path) -> Result<Vec<String>> {
     let mut pages = vec!["README.md".to_owned()];
-    for entry in fs::read_dir(root.join("docs/guide")).context("cannot read docs/guide")? {
-        let path = format!("docs/guide/{}", entry?.file_name().to_string_lossy());
-        if has_checked_blocks(&path) {
-            pages.push(path);
+    for folder in ["docs", "docs/guide"] {
+        for entry in
+            fs::read_dir(root.join(folder)).with_context(|| format!("cannot read {folder}"))?
+        {
+            let path = format!("{folder}/{}", entry?.file_name().to_string_lossy());
+            if has_checked_blocks(&path) {
+                pages.push(path);
+            }
         }
     }
     pages.sort();

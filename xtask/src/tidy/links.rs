@@ -47,7 +47,7 @@ fn follow(tree: &Tree, from: &str, target: &str) -> Result<(), String> {
 }
 
 /// The path of a file that a document in `folder` links to.
-pub(super) fn resolve(folder: &str, file: &str) -> Option<String> {
+pub(crate) fn resolve(folder: &str, file: &str) -> Option<String> {
     let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
     for part in file.split('/') {
         match part {
@@ -72,7 +72,7 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
 }
 
 /// The targets of `[text](target)` and `[name]: target`, outside of code.
-fn links(text: &str) -> Vec<(usize, String)> {
+pub(super) fn links(text: &str) -> Vec<(usize, String)> {
     let mut links = Vec::new();
     for (number, line) in prose(text) {
         let plain: String = line.split('`').step_by(2).collect();

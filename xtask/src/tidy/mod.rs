@@ -20,6 +20,7 @@ mod reach;
 mod shell_blocks;
 mod sleep;
 mod source;
+mod summary;
 mod symbols;
 mod whitespace;
 
@@ -29,6 +30,8 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+
+pub(crate) use self::links::resolve;
 
 /// Folders and files that are built or fetched, never written by us.
 const NOT_OURS: &[&str] = &[
@@ -63,6 +66,7 @@ const RULES: &[(&str, Rule)] = &[
     ("links in documents lead somewhere", links::check),
     ("functions and tests that documents name are there", symbols::check),
     ("files that documents name are there", paths::check),
+    ("every page is in the book", summary::check),
     ("shell blocks are run or marked", shell_blocks::check),
     ("dependencies have their reason", dependencies::check),
     ("planted bugs fit the sources", planted::check),

@@ -1,4 +1,4 @@
-//! Every shell block of README and guide is run by `cargo xtask docs-check`, or says that it is not.
+//! Every shell block of README, of the guide and of the pages beside it is run by `cargo xtask docs-check`, or says that it is not.
 
 use super::{Finding, Tree};
 use crate::markdown::{blocks, has_checked_blocks};
@@ -50,7 +50,7 @@ mod tests {
     #[test]
     fn blocks_that_do_not_say_what_becomes_of_them_are_found() {
         let page = "```sh\na\n```\n```sh,no-run\nb\n```\n```bash\nc\n```\n```\nd\n```\n\n    e\n\n- f\n\n      g\n";
-        let files = [("docs/guide/a.md", page), ("docs/b.md", page)];
+        let files = [("docs/guide/a.md", page), ("docs/internals/b.md", page)];
         assert_eq!(
             found(check, &files),
             [

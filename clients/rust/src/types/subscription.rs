@@ -296,6 +296,12 @@ impl Filter {
         Filter(json!({ "field": field, "op": op, "value": value }))
     }
 
+    /// A condition that reads the field and the value as times, also with an offset without a colon. `op` is
+    /// `gt`, `gte`, `lt` or `lte`.
+    pub fn time(field: &str, op: &str, value: &str) -> Filter {
+        Filter(json!({ "field": field, "op": op, "value": value, "as": "time" }))
+    }
+
     /// The field differs between `old` and `data`.
     pub fn changed(field: &str) -> Filter {
         Filter(json!({ "field": field, "op": "changed" }))

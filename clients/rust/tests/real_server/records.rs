@@ -107,6 +107,9 @@ async fn a_problem_names_its_code_its_field_and_what_to_do() {
     assert_eq!(error.problem().unwrap().field.as_deref(), Some("filter.op"));
     let filter = Filter::condition("data", "eq", 1);
     assert!(client.test_filter(&filter, &events[0]).await.unwrap().matches);
+    let due = NewEvent::new("a.b", json!({ "due": "2026-11-16T12:00:00.000-0800" }));
+    let filter = Filter::time("data.due", "gt", "2026-11-16T19:59:59Z");
+    assert!(client.test_filter(&filter, &due).await.unwrap().matches);
 }
 
 #[tokio::test]

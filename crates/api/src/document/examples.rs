@@ -21,6 +21,11 @@ pub(super) fn filter() -> Value {
     all()["filter"].clone()
 }
 
+/// A condition that has every key.
+pub(super) fn condition() -> Value {
+    all()["condition"].clone()
+}
+
 /// Puts examples into the bodies of one call.
 pub(super) fn add(method: &str, path: &str, schemas: &Map<String, Value>, operation: &mut Value) {
     let call = format!("{} {path}", method.to_uppercase());

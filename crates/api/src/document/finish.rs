@@ -160,7 +160,13 @@ fn describe_filters(document: &mut Value) {
             },
             "op": {"type": "string", "enum": names, "description": "How the field is compared."},
             "value": {"description": "Any JSON; what it may be depends on `op`."},
+            "as": {
+                "type": "string",
+                "enum": ["time"],
+                "description": "Beside `gt`, `gte`, `lt` and `lte`: both sides are read as times, also with an offset without a colon.",
+            },
         },
+        "example": examples::condition(),
         "additionalProperties": false,
     });
     let filter = json!({
@@ -217,6 +223,10 @@ pub(super) fn fields<'a>(all: impl Iterator<Item = (&'a str, Value)>) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use postrider_domain::filter::{CONDITION_KEYS, Filter};
+
     use super::*;
 
     #[test]
@@ -254,7 +264,26 @@ mod tests {
             let field = filter_field(&mut schema).unwrap().to_string();
             assert!(field.contains("schemas/Filter\""), "{name}: {field}");
         }
-        let filter = postrider_domain::filter::Filter::compile(&examples::filter());
-        assert!(filter.is_ok(), "{filter:?}");
+        for example in [examples::filter(), examples::condition()] {
+            let filter = Filter::compile(&example);
+            assert!(filter.is_ok(), "{filter:?}");
+        }
+    }
+
+    #[test]
+    fn condition_schema_names_the_keys_that_the_domain_accepts() {
+        let document = crate::openapi();
+        let properties = &document["components"]["schemas"]["FilterCondition"]["properties"];
+        let described: BTreeSet<&str> =
+            properties.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(described, BTreeSet::from(CONDITION_KEYS));
+        // Each of them is accepted in the example, and a key that the schema does not have is refused.
+        let example = examples::condition();
+        let used: BTreeSet<&str> =
+            example.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(used, described);
+        let mut unknown = example;
+        unknown["unit"] = json!("s");
+        assert!(Filter::compile(&unknown).is_err());
     }
 }

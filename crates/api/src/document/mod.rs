@@ -2,6 +2,7 @@
 
 mod examples;
 mod finish;
+mod refusals;
 pub(crate) mod webhooks;
 
 use utoipa::OpenApi;
@@ -10,10 +11,10 @@ use utoipa::openapi::security::{
     ApiKey, ApiKeyValue, Http, HttpAuthScheme, SecurityRequirement, SecurityScheme,
 };
 use utoipa::openapi::{
-    ContentBuilder, HttpMethod, ObjectBuilder, Ref, RefOr, Required, Response, ResponseBuilder,
-    Schema, Type,
+    ContentBuilder, ObjectBuilder, Ref, RefOr, Required, Response, ResponseBuilder, Schema, Type,
 };
 
+use self::refusals::is_possible;
 use crate::auth::TENANT_HEADER;
 use crate::idempotency::IDEMPOTENCY_KEY;
 use crate::problem::{Code, PROBLEM_JSON, ProblemBody};
@@ -107,13 +108,13 @@ pub(crate) fn collected() -> utoipa::openapi::OpenApi {
     let mut guarded = routes::guarded().into_openapi();
     for (path, item) in &mut guarded.paths.paths {
         for (method, operation) in [
-            (HttpMethod::Get, &mut item.get),
-            (HttpMethod::Post, &mut item.post),
-            (HttpMethod::Patch, &mut item.patch),
-            (HttpMethod::Delete, &mut item.delete),
+            ("GET", &mut item.get),
+            ("POST", &mut item.post),
+            ("PATCH", &mut item.patch),
+            ("DELETE", &mut item.delete),
         ] {
             if let Some(operation) = operation {
-                complete(operation, &method, path);
+                complete(operation, method, path);
             }
         }
     }
@@ -130,8 +131,8 @@ pub(crate) fn collected() -> utoipa::openapi::OpenApi {
 }
 
 /// Adds what every authenticated call has: its headers and its refusals.
-fn complete(operation: &mut Operation, method: &HttpMethod, path: &str) {
-    let is_mutation = *method != HttpMethod::Get;
+fn complete(operation: &mut Operation, method: &str, path: &str) {
+    let is_mutation = method != "GET";
     let parameters = operation.parameters.get_or_insert_default();
     let whose = "The tenant, for admin keys; default otherwise. Some lists take `*`: all tenants";
     parameters.push(header(TENANT_HEADER.as_str(), whose));
@@ -144,11 +145,11 @@ fn complete(operation: &mut Operation, method: &HttpMethod, path: &str) {
         SecurityRequirement::new::<_, _, String>(SESSION, []),
     ]);
     for status in [400, 401, 403, 404, 422, 429, 500, 503] {
-        refuse(operation, status, is_mutation, path);
+        refuse(operation, status, method, path);
     }
     if is_mutation {
         for status in [408, 409, 413, 415] {
-            refuse(operation, status, is_mutation, path);
+            refuse(operation, status, method, path);
         }
     }
 }
@@ -166,56 +167,9 @@ pub(crate) fn header(name: &str, description: &str) -> RefOr<Parameter> {
     RefOr::T(parameter)
 }
 
-/// Whether a call can be refused with this code.
-fn is_possible(code: Code, is_mutation: bool, path: &str) -> bool {
-    let is_under = |start: &str| is_mutation && path.starts_with(start);
-    match code {
-        Code::UnknownPath | Code::MethodNotAllowed | Code::LinkGone => false,
-        Code::NotFound => path.contains('{') || is_mutation,
-        Code::Twin => is_under("/v1/subscriptions"),
-        Code::UrlRefused => is_under("/v1/subscriptions") || is_under("/v1/portal-links"),
-        Code::EventConflict => is_under("/v1/events"),
-        Code::ReservedType => is_under("/v1/events") || is_under("/v1/filters"),
-        Code::TenantInUse => is_under("/v1/tenants/"),
-        Code::KeyInUse => is_under("/v1/keys/"),
-        Code::TooManySecrets => path.ends_with("/secret/rotate"),
-        Code::InvalidJson
-        | Code::UnsupportedMediaType
-        | Code::TooLarge
-        | Code::BodyTooSlow
-        | Code::MissingField
-        | Code::StorageFull
-        | Code::AlreadyExists
-        | Code::UidTaken
-        | Code::UnknownEventType
-        | Code::PayloadMisfit
-        | Code::IdempotencyConflict => is_mutation,
-        Code::BadRequest
-        | Code::Unauthorized
-        | Code::MissingScope
-        | Code::CrossSite
-        | Code::TlsNeeded
-        | Code::UnknownTenant
-        | Code::WrongState
-        | Code::EventErased
-        | Code::OneTenantNeeded
-        | Code::InvalidField
-        | Code::UnknownField
-        | Code::TooMuchWork
-        | Code::RateLimited
-        | Code::TooManyAtOnce
-        | Code::QuotaReached
-        | Code::Internal
-        | Code::ServerFull
-        | Code::Unavailable
-        | Code::Overloaded
-        | Code::TimedOut => true,
-    }
-}
-
-fn refuse(operation: &mut Operation, status: u16, is_mutation: bool, path: &str) {
+fn refuse(operation: &mut Operation, status: u16, method: &str, path: &str) {
     let codes = Code::ALL.iter().filter(|code| code.status().as_u16() == status);
-    let codes = codes.filter(|code| is_possible(**code, is_mutation, path));
+    let codes = codes.filter(|code| is_possible(**code, method, path));
     let codes: Vec<String> = codes.map(|code| format!("`{}`", code.as_str())).collect();
     let response = problem(&format!("A problem: {}", codes.join(", ")));
     operation.responses.responses.entry(status.to_string()).or_insert(RefOr::T(response));

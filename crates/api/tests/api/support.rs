@@ -385,6 +385,7 @@ impl Call<'_> {
         answer.check_headers();
         if let Some(operation) = operation_of(method, &path) {
             schema::check_answer(operation, &answer);
+            check_code(operation, &answer);
         }
         answer
     }
@@ -454,6 +455,21 @@ fn check_documented(method: &str, path: &str, status: StatusCode) {
         }
         None => assert!([401, 404, 405].contains(&status.as_u16()), "{method} {path}: {status}"),
     }
+}
+
+/// Fails if a call answers with a problem that it is not documented with.
+fn check_code(operation: &Value, answer: &Answer) {
+    let Some(code) = answer.json["code"].as_str().filter(|_| answer.status.as_u16() >= 400) else {
+        return;
+    };
+    let said = operation["responses"][answer.status.as_str()]["description"].as_str();
+    // Some calls describe an answer by its meaning.
+    let Some(said) = said.filter(|said| said.starts_with("A problem: ")) else { return };
+    assert!(
+        said.contains(&format!("`{code}`")),
+        "{} may not answer {code}: {said:?}",
+        operation["operationId"]
+    );
 }
 
 /// The documentation of a call.

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::compare::{Operand, OperandSet};
 use super::error::{FilterError, FilterFault};
 use super::field::Field;
+use super::grammar::CONDITION_KEYS;
 use crate::limits;
 
 /// A filter, ready to be evaluated.
@@ -205,8 +206,7 @@ impl Compiler {
 }
 
 fn condition(place: &str, object: &Map<String, Value>) -> Result<Expression, FilterError> {
-    let is_known = |key: &str| matches!(key, "field" | "op" | "value" | "as");
-    if let Some(unknown) = object.keys().find(|key| !is_known(key)) {
+    if let Some(unknown) = object.keys().find(|key| !CONDITION_KEYS.contains(&key.as_str())) {
         return Err(at(&below(place, unknown), FilterFault::UnknownKey));
     }
     if object.is_empty() {

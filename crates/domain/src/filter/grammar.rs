@@ -21,6 +21,9 @@ pub const FIELDS: &[(&str, &str)] = &[
     ("type", "the event's type; a text"),
 ];
 
+/// The keys that a condition may have.
+pub const CONDITION_KEYS: [&str; 4] = ["field", "op", "value", "as"];
+
 /// All operators, in the order in which they are documented.
 pub fn operators() -> impl Iterator<Item = Operator> {
     Op::ALL.into_iter().map(|op| {

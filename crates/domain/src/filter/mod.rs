@@ -25,7 +25,7 @@ pub(crate) use self::compare::fingerprint;
 use self::compile::{Expression, Test};
 pub use self::error::{FilterError, FilterFault};
 pub(crate) use self::field::Field;
-pub use self::grammar::{FIELDS, Operator, operators};
+pub use self::grammar::{CONDITION_KEYS, FIELDS, Operator, operators};
 pub use self::view::EventView;
 use crate::limits;
 

@@ -5,11 +5,10 @@ use std::time::Duration;
 use clap::{ArgGroup, Args};
 use serde_json::Value as Json;
 
+use super::words::erasure as words;
 use super::{Context, object, query, segment};
 use crate::exit::Failure;
-use crate::output::{part, pretty};
-use crate::show::{Empty, cell, state};
-use crate::table::{Cell, Column};
+use crate::output::part;
 
 /// How long to wait before the progress is looked at again.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -63,7 +62,7 @@ pub(crate) async fn run(context: &Context, arguments: Erase) -> Result<(), Failu
         }
     };
     let job = if arguments.wait { finished(context, job).await? } else { job };
-    Ok(context.output.value(&job, words)?)
+    Ok(context.output.value(&job, |job| words::one(&context.show(), job))?)
 }
 
 /// Waits until an erasure has finished.
@@ -76,25 +75,6 @@ async fn finished(context: &Context, mut job: Json) -> Result<Json, Failure> {
     Ok(job)
 }
 
-fn words(job: &Json) -> String {
-    let number = |name: &str| job.get(name).and_then(Json::as_u64).unwrap_or(0);
-    let state = match part(job, "state").as_str() {
-        "erasing" => "payloads are being removed",
-        "scrubbing" => "the payloads are gone; the store's files are being overwritten",
-        "finished" => "finished",
-        _ => return pretty(job),
-    };
-    format!(
-        "{}: {state}\n{} events erased, {} were erased before, {} deliveries cancelled, {} response \
-         bodies erased\nBackups are not reached: they keep what they have.",
-        part(job, "id"),
-        number("erased"),
-        number("already"),
-        number("cancelled"),
-        number("attempts"),
-    )
-}
-
 async fn list(
     context: &Context,
     limit: Option<u32>,
@@ -102,33 +82,7 @@ async fn list(
 ) -> Result<(), Failure> {
     let query = query(vec![("limit", limit.map(|limit| limit.to_string())), ("cursor", cursor)]);
     let list = context.get("/v1/erasures", &query).await?;
-    context.output.value(&list, |list| {
-        let show = context.show();
-        let columns = [
-            Column::new("ID"),
-            Column::new("STATE"),
-            Column::new("OF").cut(10),
-            Column::new("ERASED").right(),
-            Column::new("CREATED"),
-            Column::new("CANCELLED").right().optional(),
-        ];
-        let row = |one: &Json| {
-            let of = if one["event"].is_null() { part(one, "object") } else { part(one, "event") };
-            vec![
-                cell(one, "id"),
-                state(one),
-                Cell::from(of),
-                cell(one, "erased"),
-                show.when(one, "created_at"),
-                cell(one, "cancelled"),
-            ]
-        };
-        let empty = Empty {
-            nothing: "No erasures.",
-            next: &["Erase the payload of an event: postrider erase --event ID"],
-        };
-        show.list(list, &columns, row, empty)
-    })?;
+    context.output.value(&list, |list| words::list(&context.show(), list))?;
     Ok(())
 }
 

@@ -7,11 +7,10 @@ use clap::{Args, Subcommand};
 use hyper::Method;
 use serde_json::{Value as Json, json};
 
+use super::words::event_type as words;
 use super::{Context, bytes, object, parse_json, query};
 use crate::exit::Failure;
-use crate::output::{entries, line, part, pretty};
-use crate::show::{Empty, cell};
-use crate::table::{Cell, Column};
+use crate::output::{entries, line, part};
 
 #[derive(Debug, Args)]
 pub(crate) struct EventTypes {
@@ -115,7 +114,7 @@ pub(crate) async fn run(context: &Context, arguments: EventTypes) -> Result<(), 
         Command::List { scope, limit, cursor } => list(context, scope, limit, cursor).await,
         Command::Get { name, server_wide } => {
             let one = context.get(&path(&name)?, &scope_of(server_wide)).await?;
-            Ok(context.output.value(&one, pretty)?)
+            Ok(context.output.value(&one, |one| words::one(&context.show(), one))?)
         }
         Command::Create { name, what } => {
             let mut body = what.body()?;
@@ -209,30 +208,7 @@ async fn list(
     let limit = limit.map(|limit| limit.to_string());
     let query = query(vec![("scope", scope), ("limit", limit), ("cursor", cursor)]);
     let list = context.get("/v1/event-types", &query).await?;
-    context.output.value(&list, |list| {
-        let columns = [
-            Column::new("NAME"),
-            Column::new("SCOPE"),
-            Column::new("SCHEMA"),
-            Column::new("DEPRECATED"),
-            Column::new("DESCRIPTION").wrap(),
-        ];
-        let row = |one: &Json| {
-            let has_schema = one.get("schema").is_some_and(|schema| !schema.is_null());
-            vec![
-                cell(one, "name"),
-                cell(one, "scope"),
-                Cell::from(if has_schema { "yes" } else { "-" }),
-                cell(one, "deprecated"),
-                cell(one, "description"),
-            ]
-        };
-        let empty = Empty {
-            nothing: "No event types.",
-            next: &["See how to add some: postrider event-types --help"],
-        };
-        context.show().list(list, &columns, row, empty)
-    })?;
+    context.output.value(&list, |list| words::list(&context.show(), list))?;
     Ok(())
 }
 

@@ -44,7 +44,7 @@ pub(crate) async fn run(context: &Context, events: Events) -> Result<(), Failure
             context.output.value(&list, |list| event::list(&context.show(), list, is_filtered))?;
         }
         Command::Get { id } => {
-            let one = context.get(&format!("/v1/events/{}", escaped_segment(&id)), &[]).await?;
+            let one = context.get(&format!("/v1/events/{}", escaped_segment(&id)?), &[]).await?;
             context.output.value(&one, |one| event::one(&context.show(), one))?;
         }
     }

@@ -270,11 +270,15 @@ fn segment(id: &str) -> Result<&str, Failure> {
 }
 
 /// An identifier that the application chose, for use in a path: everything but letters, digits, `-`,
-/// `.`, `_` and `~` is percent-encoded.
-fn escaped_segment(id: &str) -> String {
+/// `.`, `_` and `~` is percent-encoded. An error if the path would be another one: empty, `.` or `..`,
+/// which HTTP clients resolve even if they are encoded.
+fn escaped_segment(id: &str) -> Result<String, Failure> {
+    if matches!(id, "" | "." | "..") {
+        return Err(Failure::usage("an identifier is not empty, and not `.` or `..`"));
+    }
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~');
     let encode = |b: u8| if is_plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") };
-    id.bytes().map(encode).collect()
+    Ok(id.bytes().map(encode).collect())
 }
 
 /// Which page of a list.
@@ -313,4 +317,24 @@ fn object(pairs: Vec<(&str, Option<Json>)>) -> Json {
 /// Parses a JSON argument.
 fn parse_json(text: &str, what: &str) -> Result<Json, Failure> {
     serde_json::from_str(text).map_err(|error| Failure::usage(format!("{what}: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::escaped_segment;
+
+    #[test]
+    fn identifiers_of_the_application_stay_one_segment_of_a_path() {
+        for (id, escaped) in [
+            ("hook-7_a.b~c", "hook-7_a.b~c"),
+            ("order:17", "order%3A17"),
+            ("a/b?c#d%", "a%2Fb%3Fc%23d%25"),
+            ("...", "..."),
+        ] {
+            assert_eq!(escaped_segment(id).unwrap(), escaped);
+        }
+        for other_path in ["", ".", ".."] {
+            assert!(escaped_segment(other_path).is_err(), "{other_path:?}");
+        }
+    }
 }

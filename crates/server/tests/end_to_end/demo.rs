@@ -160,6 +160,80 @@ fn terminal_that_cannot_move_its_cursor_gets_lines_and_no_screen() {
     drop(demo.process.wait());
 }
 
+#[test]
+fn keys_on_a_terminal_open_the_help_break_and_repair_a_receiver_and_quit() {
+    use std::io::{Read as _, Write as _};
+
+    let scratch = tempfile::tempdir().unwrap();
+    let demo = format!("stty rows 24 cols 80; {} demo", crate::support::program());
+    let mut script = std::process::Command::new("script");
+    script.args(["-qec", &demo, "/dev/null"]).env("TERM", "xterm").env("TMPDIR", scratch.path());
+    let mut process = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut keys, mut screen) = (process.stdin.take().unwrap(), process.stdout.take().unwrap());
+    let (mut sent, deadline) = (Vec::new(), Deadline::new());
+    let mut until = |words: &str| {
+        while !drawn(&String::from_utf8_lossy(&sent)).contains(words) {
+            let mut some = [0; 4096];
+            let read = screen.read(&mut some).unwrap();
+            sent.extend_from_slice(&some[..read]);
+            let shown = drawn(&String::from_utf8_lossy(&sent));
+            assert!(read > 0 && !deadline.has_passed(), "no {words:?} in\n{shown}");
+        }
+    };
+    let mut press = |key: &str| {
+        keys.write_all(key.as_bytes()).unwrap();
+        keys.flush().unwrap();
+    };
+    until("q  quit");
+    press("?");
+    until("postrider destinations list");
+    press("\u{1b}");
+    until("What happens");
+    press("j");
+    until("b  break /slow");
+    press("b");
+    until("you broke /slow");
+    press("b");
+    until("you repaired /slow");
+    press("q");
+    let mut rest = Vec::new();
+    screen.read_to_end(&mut rest).unwrap();
+    assert!(String::from_utf8_lossy(&rest).contains("\u{1b}[?1049l"), "it leaves its screen");
+    assert!(process.wait().unwrap().success());
+    assert_empty(scratch.path());
+}
+
+/// What stands on a screen of 80 by 24 to which this was sent.
+fn drawn(sent: &str) -> String {
+    let mut screen = vec![vec![' '; 80]; 24];
+    let (mut row, mut column) = (0, 0);
+    let mut chars = sent.chars();
+    while let Some(c) = chars.next() {
+        if c != '\u{1b}' {
+            if let Some(cell) = screen.get_mut(row).and_then(|row| row.get_mut(column)) {
+                *cell = c;
+            }
+            column += 1;
+        } else if chars.next() == Some('[') {
+            let mut numbers = String::new();
+            let end = chars.find(|c| {
+                numbers.push(*c);
+                c.is_ascii_alphabetic()
+            });
+            // `CSI row ; column H` goes to a place; the rest is colours and modes.
+            if end == Some('H')
+                && let Some((to_row, to_column)) = numbers.trim_end_matches('H').split_once(';')
+                && let (Ok(to_row), Ok(to_column)) =
+                    (to_row.parse::<usize>(), to_column.parse::<usize>())
+            {
+                (row, column) = (to_row.saturating_sub(1), to_column.saturating_sub(1));
+            }
+        }
+    }
+    let lines: Vec<String> = screen.into_iter().map(|row| row.into_iter().collect()).collect();
+    lines.join("\n")
+}
+
 /// The head of the answer to a GET.
 fn answer_of(url: &str) -> String {
     use std::io::{Read as _, Write as _};

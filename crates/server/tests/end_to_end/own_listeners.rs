@@ -10,7 +10,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::Value as Json;
 
 use crate::support::server::Server;
-use crate::support::{PATIENCE, Start, http, stderr};
+use crate::support::{PATIENCE, Start, http, run, stderr, stdout};
 
 /// The address of a listener other than the API's, from the log.
 fn apart(server: &mut Server, what: &str) -> SocketAddr {
@@ -152,6 +152,38 @@ fn tls_certificate_is_followed_and_a_bad_one_changes_nothing() {
     is_healthy(&mut secured(&server, second.0.der(), b"http/1.1").unwrap());
     is_healthy(&mut old);
     is_alive(&mut modern);
+}
+
+#[test]
+fn doctor_finds_a_healthy_server_with_tls_healthy() {
+    let directory = tempfile::tempdir().unwrap();
+    let [cert, key] = ["cert.pem", "key.pem"].map(|name| directory.path().join(name));
+    let (certificate, secret) = certificate();
+    std::fs::write(&cert, certificate.pem()).unwrap();
+    std::fs::write(&key, secret).unwrap();
+    let files = ["--tls-cert", cert.to_str().unwrap(), "--tls-key", key.to_str().unwrap()];
+    let health = ["--set", "server.health_listen=127.0.0.1:0"];
+    let mut server = Start::dev().with(&files).with(&health).fresh();
+    let health = format!("server.health_listen={}", apart(&mut server, "health"));
+    let data_dir = server.data_dir.to_str().unwrap().to_owned();
+    let address = server.address.to_string();
+    let words = ["doctor", "--json", "--dev", "--data-dir", &data_dir, "--listen", &address];
+    let doctor = |health: &str| {
+        let output = run(&[words.as_slice(), &files, &["--set", health]].concat());
+        assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
+        let checks: Json = serde_json::from_str(&stdout(&output)).unwrap();
+        let level = |name: &str| {
+            let mut all = checks.as_array().unwrap().iter();
+            all.find(|check| check["check"] == name).map(|check| check["level"].clone())
+        };
+        ["server", "readiness", "ledger"].map(level)
+    };
+    assert_eq!(doctor(&health), [Some("ok".into()), Some("ok".into()), Some("note".into())]);
+    // Without a listener of health there is nothing that it could ask.
+    assert_eq!(doctor("server.health_listen=off"), [Some("note".into()), None, None]);
+    server.kill();
+    let stopped = run(&[words.as_slice(), &files, &["--set", &health]].concat());
+    assert_eq!(stopped.status.code(), Some(1), "{}", stdout(&stopped));
 }
 
 #[test]

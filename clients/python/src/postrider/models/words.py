@@ -49,7 +49,9 @@ SlotState = Literal["delivered", "failed", "spent", "in_flight", "next", "ahead"
 Format = Literal["standard", "cloudevents", "raw", "workfront"]
 
 Filter = dict[str, Any]
-"""A filter: ``{"field": "data.status", "op": "eq", "value": "CUR"}``, ``{"all": [...]}`` or ``{"any": [...]}``."""
+"""A filter: ``{"field": "data.status", "op": "eq", "value": "CUR"}``, ``{"all": [...]}`` or ``{"any": [...]}``.
+
+With ``"as": "time"`` beside ``gt``, ``gte``, ``lt`` or ``lte`` both sides are read as times."""
 
 
 class NewEvent(TypedDict):

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use clap::Args;
 use postrider_api::vault::KeyRing;
+use postrider_domain::time::Timestamp;
 use postrider_transport::{Clock as _, SystemClock};
 use serde_json::{Value as Json, json};
 
@@ -27,7 +28,8 @@ use crate::table::wrapped;
 pub(crate) struct Doctor {
     #[command(flatten)]
     server: ServerArgs,
-    /// The server's URL; also POSTRIDER_SERVER. By default the address in the configuration.
+    /// The server's URL; also POSTRIDER_SERVER. By default the address in the configuration; over TLS
+    /// that of health.
     #[arg(long = "server", value_name = "URL")]
     url: Option<String>,
     /// The API key; prefer POSTRIDER_KEY.
@@ -121,11 +123,38 @@ async fn examine(
     } else {
         findings.extend(machine::store(&config.data_dir).await);
     }
+    let now = examine_server(doctor, config, environment, output, &mut findings).await?;
+    if config.store == StoreChoice::Embedded {
+        let clock = machine::clock(&config.data_dir, now, SystemClock.now());
+        findings.push(said("clock", clock));
+    }
+    Ok(findings)
+}
+
+/// Asks the server itself, and returns its time. Over TLS a server that nobody named is asked for its health only,
+/// on the listener of health: the certificate of the API is for its public name.
+async fn examine_server(
+    doctor: Doctor,
+    config: &Config,
+    environment: &Environment,
+    output: Output,
+    findings: &mut Vec<Finding>,
+) -> Result<Option<Timestamp>, Failure> {
+    let is_named = doctor.url.is_some() || environment.get("POSTRIDER_SERVER").is_some();
+    let is_health_only = config.server.tls_cert.is_some() && !is_named;
+    let server = match (is_named, is_health_only) {
+        (true, _) => doctor.url,
+        (false, false) => Some(format!("http://{}", config.listen)),
+        (false, true) => match quick::server(None, config) {
+            Ok(health) => Some(health),
+            Err(why) => {
+                findings.push(Finding { what: "server", said: Said::Note(why) });
+                return Ok(None);
+            }
+        },
+    };
     let connection = Connection {
-        server: doctor.url.or_else(|| {
-            let is_set = environment.get("POSTRIDER_SERVER").is_some();
-            (!is_set).then(|| format!("http://{}", config.listen))
-        }),
+        server,
         key: doctor.key.or_else(|| config.admin_key.clone()),
         tenant: None,
         data_dir: config.data_dir.clone(),
@@ -134,21 +163,20 @@ async fn examine(
     let server = reachable(&context, "/healthz").await;
     let is_there = server.is_ok();
     findings.push(found("server", server));
-    // What no server answers would be said three times.
-    if is_there {
-        findings.push(found("readiness", reachable(&context, "/readyz").await));
-        findings.push(found("ledger", ledger(&context).await));
+    // Without a server, further checks would only repeat that it does not answer.
+    if !is_there {
+        return Ok(None);
     }
-    if config.store == StoreChoice::Embedded {
-        let server = match is_there {
-            true => patiently(context.get("/v1/server", &[])).await.and_then(Result::ok),
-            false => None,
-        };
-        let server = server.and_then(|server| time(&server, "now"));
-        let clock = machine::clock(&config.data_dir, server, SystemClock.now());
-        findings.push(said("clock", clock));
+    findings.push(found("readiness", reachable(&context, "/readyz").await));
+    if is_health_only {
+        let why = "not asked: the certificate of the API is for its public name\n\
+                   run: postrider doctor --server https://<that name>";
+        findings.push(Finding { what: "ledger", said: Said::Note(why.to_owned()) });
+        return Ok(None);
     }
-    Ok(findings)
+    findings.push(found("ledger", ledger(&context).await));
+    let server = patiently(context.get("/v1/server", &[])).await.and_then(Result::ok);
+    Ok(server.and_then(|server| time(&server, "now")))
 }
 
 fn print(findings: &[Finding], output: Output) -> std::io::Result<()> {

@@ -34,7 +34,7 @@ async fn both(server: &str) -> Result<String, String> {
     Ok(format!("{server} is ready"))
 }
 
-fn server(url: Option<&str>, config: &Config) -> Result<String, String> {
+pub(super) fn server(url: Option<&str>, config: &Config) -> Result<String, String> {
     if let Some(url) = url {
         return Ok(url.trim_end_matches('/').to_owned());
     }

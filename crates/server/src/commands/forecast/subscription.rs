@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-use super::super::{Context, segment};
+use super::super::{Context, escaped_segment, segment};
 use crate::exit::Failure;
 
 /// How a value of the API is written as a setting.
@@ -37,7 +37,8 @@ const SETTINGS: [(&str, &str, Form); 16] = [
 
 /// The policy that holds for a subscription, as `--set` would have it.
 pub(super) async fn settings(context: &Context, id: &str) -> Result<Vec<String>, Failure> {
-    let subscription = context.get(&format!("/v1/subscriptions/{}", segment(id)?), &[]).await?;
+    let subscription =
+        context.get(&format!("/v1/subscriptions/{}", escaped_segment(id)?), &[]).await?;
     let destination = subscription["destination_id"].as_str().unwrap_or_default();
     let path = format!("/v1/destinations/{}", segment(destination)?);
     let destination = context.get(&path, &[]).await?;

@@ -336,10 +336,7 @@ impl Tool {
         if self.argument("limit").is_some() {
             values.entry("limit").or_insert_with(|| json!(ENTRIES.0));
         }
-        let path = match values.remove("id") {
-            Some(id) => self.path.replace("{id}", segment(id.as_str().unwrap_or_default())?),
-            None => self.path.to_owned(),
-        };
+        let path = self.path_of(values.remove("id").as_ref().and_then(Json::as_str))?;
         let call = Call::new(self.method.clone(), path);
         if self.method == Method::GET {
             let text =
@@ -352,14 +349,21 @@ impl Tool {
         Ok(if is_bare { call } else { call.body(Json::Object(values).to_string()) })
     }
 
+    fn path_of(&self, id: Option<&str>) -> Result<String, String> {
+        match id {
+            Some(id) => Ok(self.path.replace("{id}", &segment(id)?)),
+            None => Ok(self.path.to_owned()),
+        }
+    }
+
     fn argument(&self, name: &str) -> Option<&Argument> {
         self.arguments.iter().find(|one| one.name == name)
     }
 }
 
-/// An identifier as a part of a path.
-fn segment(id: &str) -> Result<&str, String> {
-    super::super::segment(id).map_err(|failure| failure.to_string())
+/// An identifier as a part of a path. Those of events are chosen by the application.
+fn segment(id: &str) -> Result<String, String> {
+    super::super::escaped_segment(id).map_err(|failure| failure.to_string())
 }
 
 impl Argument {
@@ -406,7 +410,7 @@ mod tests {
     fn arguments_of_the_wrong_kind_are_refused_with_what_would_be_right() {
         for (name, arguments, what) in [
             ("explain_delivery", json!({}), "id is required"),
-            ("explain_delivery", json!({ "id": "a/b" }), "an identifier consists of"),
+            ("explain_delivery", json!({ "id": ".." }), "an identifier is not empty"),
             ("explain_delivery", json!({ "id": 1 }), "id must be a text"),
             ("ledger", json!({ "x": 1 }), "ledger has no argument \"x\""),
             ("ledger", json!([]), "the arguments must be an object"),
@@ -425,6 +429,14 @@ mod tests {
         for tool in TOOLS {
             assert_eq!(tool.path.contains("{id}"), tool.argument("id").is_some(), "{}", tool.name);
         }
+    }
+
+    #[test]
+    fn identifiers_of_events_reach_the_path_escaped() {
+        let path = |name| tool(name).path_of(Some("order:17/b"));
+        assert_eq!(path("get_event").unwrap(), "/v1/events/order%3A17%2Fb");
+        assert_eq!(path("event_matches").unwrap(), "/v1/events/order%3A17%2Fb/matches");
+        assert!(tool("get_event").request(&json!({ "id": "order:17/b" })).is_ok());
     }
 
     #[test]

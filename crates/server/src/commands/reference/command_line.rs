@@ -16,18 +16,28 @@ pub(super) fn page() -> String {
         page.line(&format!("\n{more}"));
     }
     page.heading("Options of every command");
-    options(&mut page, command.get_arguments().chain(connection(&command)));
+    options(&mut page, command.get_arguments());
+    page.heading("Options of commands that ask a server");
+    let asking = command.get_subcommands().filter(|one| !one.is_hide_set() && asks(one));
+    let asking: Vec<String> = asking.map(|one| code(one.get_name())).collect();
+    page.line(&format!("{} take these as well.\n", asking.join(", ")));
+    options(&mut page, connection(&command));
     for one in command.get_subcommands() {
         describe(&mut page, one);
     }
     page.0
 }
 
-/// How the commands that ask a server find it: those of one of them, which all have alike.
+/// The options by which the commands that ask a server find it: those of `send`, which all of them have.
 fn connection(command: &Command) -> impl Iterator<Item = &Arg> {
+    let of_all = |arg: &&Arg| command.get_arguments().any(|one| one.get_id() == arg.get_id());
     let send = command.find_subcommand("send").into_iter();
-    send.flat_map(Command::get_arguments)
-        .filter(|arg| arg.is_global_set() && arg.get_id() != "json")
+    send.flat_map(Command::get_arguments).filter(move |arg| arg.is_global_set() && !of_all(arg))
+}
+
+/// Whether a command asks a server: it has the options of `Connection`.
+fn asks(command: &Command) -> bool {
+    command.get_arguments().any(|arg| arg.get_id() == "tenant" && arg.is_global_set())
 }
 
 /// A command and what is below it.
@@ -93,4 +103,21 @@ fn meaning(arg: &Arg) -> String {
         text += &format!(". Unless given: `{}`", default.join(" "));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::page;
+
+    #[test]
+    fn options_are_listed_once_and_with_the_commands_that_take_them() {
+        let page = page();
+        assert_eq!(page.matches("| `--color <WHEN>` |").count(), 1);
+        assert_eq!(page.matches("| `--as <TENANT>` |").count(), 1);
+        let asking = page.lines().find(|line| line.ends_with("take these as well.")).unwrap();
+        for (command, asks) in [("send", true), ("erase", true), ("serve", false), ("demo", false)]
+        {
+            assert_eq!(asking.contains(&format!("`{command}`")), asks, "{command}: {asking}");
+        }
+    }
 }

@@ -7,7 +7,9 @@ pub(super) mod access;
 pub(super) mod alert;
 pub(super) mod delivery;
 pub(super) mod destination;
+pub(super) mod erasure;
 pub(super) mod event;
+pub(super) mod event_type;
 pub(super) mod replay;
 pub(super) mod subscription;
 #[cfg(test)]

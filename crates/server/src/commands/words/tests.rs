@@ -3,7 +3,9 @@
 use serde_json::{Value as Json, json};
 use unicode_width::UnicodeWidthStr as _;
 
-use super::{access, alert, delivery, destination, event, replay, subscription};
+use super::{
+    access, alert, delivery, destination, erasure, event, event_type, replay, subscription,
+};
 use crate::output::Output;
 use crate::show::Show;
 
@@ -340,4 +342,46 @@ fn alerts_at_80_columns() {
          "duration_ms": 10_000, "error": format!("the mail server refused the sender {HOSTILE}")},
     ]});
     check("alerts_test", |show| alert::tested(show, &trials));
+}
+
+#[test]
+fn event_types_at_80_columns() {
+    let one = |name: &str, scope: &str, description: Json, deprecated: bool, schema: Json| {
+        json!({
+            "id": name, "name": name, "scope": scope, "description": description, "schema": schema,
+            "example": {"status": "CUR", "note": HOSTILE}, "deprecated": deprecated,
+            "created_at": "2026-11-18T02:00:00.000Z", "updated_at": "2026-11-18T02:12:30.000Z",
+        })
+    };
+    let text = "A task has a new status, another assignee, or a due date that somebody moved.";
+    let schema = json!({"type": "object", "required": ["status"]});
+    let types = json!([
+        one("task.updated", "tenant", json!(text), false, schema),
+        one("invoice.payment_failed.final_notice", "server", json!(HOSTILE), true, json!(null)),
+    ]);
+    check("event_types_list", |show| event_type::list(show, &list(&types)));
+    check("event_types_list_empty", |show| event_type::list(show, &list(&json!([]))));
+    check("event_types_get", |show| event_type::one(show, &types[0]));
+    let mut bare = types[1].clone();
+    bare["example"] = Json::Null;
+    check("event_types_get_bare", |show| event_type::one(show, &bare));
+}
+
+#[test]
+fn erasures_at_80_columns() {
+    let one = |n: u8, state: &str, event: Json, object: Json, erased: u64| {
+        json!({
+            "id": id("ers", n), "state": state, "event": event, "object": object, "erased": erased,
+            "already": 0, "cancelled": erased, "attempts": erased * 2,
+            "created_at": "2026-11-18T02:12:30.000Z", "finished_at": null,
+        })
+    };
+    let erasures = json!([
+        one(2, "scrubbing", json!(null), json!("customer-10447-with-a-long-name"), 1_204),
+        one(1, "finished", json!(id("evt", 1)), json!(null), 1),
+    ]);
+    check("erase_list", |show| erasure::list(show, &list(&erasures)));
+    check("erase_list_empty", |show| erasure::list(show, &list(&json!([]))));
+    check("erase_many", |show| erasure::one(show, &erasures[0]));
+    check("erase_one", |show| erasure::one(show, &erasures[1]));
 }

@@ -19,8 +19,8 @@ fn drawn(scene: &Scene, width: u16, height: u16) -> String {
     terminal.backend().to_string()
 }
 
-/// A demonstration in its second minute: one hangs, one is disabled, one is frozen, some died.
-fn busy() -> Scene {
+/// A demonstration after so many seconds, as its receivers and the traffic go.
+fn story(seconds: u64) -> Scene {
     let mut scene = Scene::new(200, "http://127.0.0.1:40002/go/0a1b2c3d4e".to_owned());
     scene.see(Seen::Accepted { diet: Diet::Orders, events: 1_290 });
     scene.see(Seen::Accepted { diet: Diet::Invoices, events: 140 });
@@ -30,7 +30,7 @@ fn busy() -> Scene {
         latency: Duration::from_millis(ms),
         is_delivered: true,
     };
-    for second in 0..43 {
+    for second in 0..seconds {
         scene.advance(Duration::from_secs(second), [0, 9, 0, 8, 0, 0, 0]);
         for n in 0..30 {
             scene.see(attempt(0, n, 4));
@@ -44,9 +44,41 @@ fn busy() -> Scene {
             14 => transition(&mut scene, 4, State::Enabled, "success"),
             16 => transition(&mut scene, 5, State::Disabled, "failure_share"),
             28 => scene.see(Seen::Died { row: 5, delivery: "dlv_x".to_owned(), attempts: 7 }),
+            61 => scene.set_mood(5, Mood::Prompt, false),
+            63 => transition(&mut scene, 5, State::Enabled, "success"),
             _ => {}
         }
     }
+    scene
+}
+
+/// The screen after so many seconds, with a ledger that fits.
+fn screen_after(seconds: u64) -> String {
+    let mut scene = story(seconds);
+    let (accepted, waiting) = (seconds * 160, seconds * 3);
+    scene.see(Seen::Ledger(Ledger {
+        accepted,
+        queued: 10,
+        in_flight: 17,
+        waiting,
+        delivered: accepted - waiting - 10 - 17,
+        dead: 0,
+        cancelled: 0,
+    }));
+    scene.advance(Duration::from_secs(seconds), [0, 9, 0, 1, 0, 0, 0]);
+    drawn(&scene, 80, 24)
+}
+
+#[test]
+fn screen_after_10_40_and_90_seconds() {
+    insta::assert_snapshot!("screen_after_10_seconds", screen_after(10));
+    insta::assert_snapshot!("screen_after_40_seconds", screen_after(40));
+    insta::assert_snapshot!("screen_after_90_seconds", screen_after(90));
+}
+
+/// A demonstration in its second minute: one hangs, one is disabled, one is frozen, some died.
+fn busy() -> Scene {
+    let mut scene = story(43);
     let hung = Seen::Attempt {
         row: 3,
         delivery: "dlv_h".to_owned(),

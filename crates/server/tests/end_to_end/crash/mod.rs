@@ -33,7 +33,7 @@ fn count(variable: &str, short: usize) -> usize {
     }
 }
 
-/// Prints the line that goes into `docs/internals/trust-notes.md`.
+/// Prints the line that goes into `docs/internals/trust.md`.
 #[expect(clippy::print_stdout, reason = "a test of trust prints its figure")]
 fn figure(line: &str) {
     // Starts a new line, in case the test runner has begun one.
