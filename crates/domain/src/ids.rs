@@ -142,18 +142,25 @@ impl DeliveryId {
 }
 
 impl ReplayId {
-    /// The identifier of the n-th job that is made for one destination in a millisecond. The owner of the
-    /// destination runs it.
-    pub fn of_destination(at: Timestamp, destination: DestinationId, n: u32) -> Self {
+    /// The identifier of the job that replays what died of an outage which ended at this time: all
+    /// of the destination, or what is owed to one subscription. The same outage always gives the same
+    /// identifier, so that a crash does not lead to a second job. The destination's owner runs it.
+    pub fn of_outage(
+        ended_at: Timestamp,
+        destination: DestinationId,
+        subscription: Option<SubscriptionId>,
+    ) -> Self {
         let mut bytes = [0; 10];
         let [_, rest @ ..] = destination.as_bytes();
         for (byte, of_id) in bytes.iter_mut().zip(rest) {
             *byte = *of_id;
         }
-        for (byte, of_n) in bytes.iter_mut().zip(n.to_be_bytes()) {
-            *byte ^= of_n;
+        // The last bytes of a subscription's identifier are random.
+        let of_subscription = subscription.iter().flat_map(|id| id.as_bytes().iter().rev());
+        for (byte, of_id) in bytes.iter_mut().zip(of_subscription) {
+            *byte ^= of_id;
         }
-        ReplayId::run_by_owner(at, bytes, destination)
+        ReplayId::run_by_owner(ended_at, bytes, destination)
     }
 
     /// The identifier of a job that the owner of this destination runs.

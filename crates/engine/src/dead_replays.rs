@@ -67,12 +67,22 @@ async fn keep_some(engine: &EngineHandle, pending: &mut VecDeque<ReplayJob>) {
     }
 }
 
-/// Counts the deliveries of a job and stores the job; `None` if there is nothing to replay.
+/// Counts the deliveries of a job and stores the job; `None` if there is nothing to replay, or
+/// if the job runs already. A job that is stored already is returned as it is: a crash came before
+/// the circuit forgot the outage.
 async fn keep_one(
     engine: &EngineHandle,
     job: &ReplayJob,
 ) -> Result<Option<ReplayJob>, CommandError> {
     let store = &engine.shared.store;
+    // Ask before the read: what the store says of a job that runs is out of date.
+    let runs = |reply| Command::OnReplay(OnReplay::IsRunning { id: job.id, reply });
+    if engine.ask(runs).await? {
+        return Ok(None);
+    }
+    if let Some(stored) = store.replay(&job.tenant, job.id).await? {
+        return Ok(Some(stored));
+    }
     let total = store.count_replayable(&job.tenant, &job.filter).await?;
     if total == 0 {
         return Ok(None);

@@ -3,12 +3,13 @@
 use postrider_domain::delivery::StateName;
 use postrider_domain::destination::Destination;
 use postrider_domain::ids::{DestinationId, ReplayId, TenantId};
-use postrider_domain::policy::RecoveryMode;
+use postrider_domain::policy::{DeadRecovery, RecoveryMode};
 use postrider_domain::time::Timestamp;
 use postrider_store::{DeliveryFilter, ReplayJob};
 
 use crate::cluster::PeerRequest;
 use crate::core::{Command, OnDestination, Reopening};
+use crate::entropy::ten;
 use crate::handle::{CommandError, EngineHandle};
 use crate::new_replay::NewReplay;
 
@@ -68,12 +69,26 @@ impl EngineHandle {
             ..DeliveryFilter::default()
         };
         let replay = NewReplay {
-            id: Some(wish.replay.unwrap_or_else(|| ReplayId::of_destination(now, destination, 0))),
+            id: Some(wish.replay.unwrap_or_else(|| {
+                let random = ten(&*self.shared.entropy);
+                ReplayId::run_by_owner(now, random, destination)
+            })),
             filter,
-            per_second: Some(self.policy().recovery.dead_per_second),
+            per_second: Some(self.pace_of_request(tenant, destination)),
         };
         let job = self.start_replay(tenant, replay).await?;
         Ok((enabled, Some(job)))
+    }
+
+    /// How many dead deliveries a second a replay that was requested with an enabling sends. If the
+    /// policy replays the dead of an outage too, both jobs run at half the pace; each delivery is
+    /// replayed by the first that comes to it.
+    fn pace_of_request(&self, tenant: &TenantId, destination: DestinationId) -> u32 {
+        let pace = self.policy().recovery.dead_per_second;
+        match self.destination_policy(tenant, destination).dead_recovery() {
+            DeadRecovery::Keep => pace,
+            DeadRecovery::Replay => (pace / 2).max(1),
+        }
     }
 
     pub(crate) async fn enable_here(

@@ -1,6 +1,6 @@
 //! Scenes of recovery: bulk retries, enabling with a drain, and the replay of what died.
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 
 use crate::coverage::Cover;
 use crate::edges::{FAIL, HOUR, MINUTE, OK, Stage, crashed};
@@ -130,4 +130,68 @@ fn crash_at_write(seed: u64, write: u64) -> Result<Stage> {
     let violation = stage.world.oracle().violations.first().map(|first| first.what.clone());
     ensure!(violation.is_none(), "{violation:?}");
     Ok(stage)
+}
+
+/// Somebody enables a destination and has its dead replayed; the process ends with one of the first
+/// writes. The job of the person may be lost then, and that of the policy is not.
+pub(crate) fn enable_with_dead_crash() -> Result<Outcome> {
+    let mut last = None;
+    for (seed, write) in (0..8).flat_map(|seed| (1..=4).map(move |write| (seed, write))) {
+        let mut stage = friday(seed, Pace::Milliseconds)?;
+        stage.world.receivers.set(stage.id, OK);
+        stage.world.freeze(stage.id).map_err(crashed)?;
+        stage.world.plan_crash(None, Some(write), None);
+        let enabled = stage.world.enable_and_send(stage.id, false, true);
+        if enabled.and_then(|()| stage.world.pass(1_000)).is_err() {
+            stage.world.crash(0)?;
+        }
+        stage.world.plan_crash(None, None, None);
+        if stage.state()? == State::Frozen {
+            stage.world.enable(stage.id).map_err(crashed)?;
+        }
+        stage.pass(MINUTE)?;
+        let dead = stage.count(|stand| stand == Stand::Dead);
+        ensure!(dead == 0, "{dead} were not replayed after a crash at write {write}");
+        let violation = stage.world.oracle().violations.first().map(|first| first.what.clone());
+        ensure!(violation.is_none(), "{violation:?}");
+        last = Some(stage);
+    }
+    last.ok_or_else(|| anyhow!("nothing was played"))?.end()
+}
+
+/// An outage that is longer than what is replayed is old, after a bulk replay that somebody started.
+pub(crate) fn old_dead() -> Result<Outcome> {
+    let mut stage = friday(0, Pace::Instant)?;
+    let dead = stage.count(|stand| stand == Stand::Dead);
+    stage.pass(150 * HOUR)?;
+    // Everything of the first hours is older than seven days now. What comes now is not.
+    stage.send_now(30)?;
+    stage.pass(60 * HOUR)?;
+    ensure!(stage.count(|stand| stand == Stand::Dead) > dead, "nothing died later");
+    let mut chance = Random::new(7, "old dead");
+    stage.world.retry_many(stage.id, &mut chance).map_err(crashed)?;
+    stage.world.receivers.set(stage.id, OK);
+    stage.pass(11 * MINUTE)?;
+    ensure!(stage.state()? == State::Closed, "not re-enabled");
+    met(&stage, Cover::DeadReplayed)?;
+    let left = stage.count(|stand| stand == Stand::Dead);
+    ensure!((1..=dead).contains(&left), "{left} are kept because they are too old, of {dead}");
+    stage.end()
+}
+
+/// More die than the pace of the replay sends in a second.
+pub(crate) fn dead_pace() -> Result<Outcome> {
+    let rules = Rules { freeze_at: 50_000, freeze_over: 2_000, replay_dead: true, ..Rules::SMALL };
+    let mut stage = disabled_in(500, Nature { rules, ..Nature::plain(3) })?;
+    stage.pass(60 * HOUR)?;
+    let dead = stage.count(|stand| stand == Stand::Dead);
+    ensure!(dead >= 500, "only {dead} are dead");
+    stage.world.receivers.set(stage.id, OK);
+    stage.world.enable(stage.id).map_err(crashed)?;
+    stage.pass(2_500)?;
+    let delivered = dead - stage.count(|stand| stand == Stand::Dead);
+    ensure!((200..=300).contains(&delivered), "{delivered} replayed in 2.5 seconds");
+    stage.pass(10_000)?;
+    ensure!(stage.count(|stand| stand == Stand::Dead) == 0, "not all replayed");
+    stage.end()
 }

@@ -17,7 +17,10 @@ use crate::policy_scenes::{
     changed_while_waiting, limits_cut, own_deadline, own_offsets, own_schedule_not_admitted,
     shared_url,
 };
-use crate::recovery_scenes::{bulk_retry, bulk_retry_crash, drain_by_hand, weekend, weekend_crash};
+use crate::recovery_scenes::{
+    bulk_retry, bulk_retry_crash, dead_pace, drain_by_hand, enable_with_dead_crash, old_dead,
+    weekend, weekend_crash,
+};
 use crate::world::life::Outcome;
 use crate::world::receivers::Mood;
 use crate::world::{Nature, Pace};
@@ -43,6 +46,9 @@ pub const SCENES: [Edge; 33] = [
     ("a destination that is enabled with a drain sends what waits", drain_by_hand),
     ("what died over a weekend is replayed when the receiver is back", weekend),
     ("the replay of what died is not lost in a crash", weekend_crash),
+    ("nor where somebody asks for a replay of their own", enable_with_dead_crash),
+    ("what is too old is kept, after jobs of people too", old_dead),
+    ("the replay of what died keeps its pace", dead_pace),
     ("a subscription's own offsets, to the millisecond, and dead after its own last", own_offsets),
     ("slots of an own schedule pass while a destination is disabled", own_schedule_not_admitted),
     ("a changed policy leaves the slot that a delivery waits for", changed_while_waiting),

@@ -61,6 +61,11 @@ pub struct Circuit {
     /// stored with the transition that closed the circuit, and removed when the replay job is stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay_dead_since: Option<Timestamp>,
+    /// When the outage ended whose dead deliveries are to be replayed: the job's identifier and its
+    /// oldest delivery follow from it, so they are the same after a crash. `None` if nothing is to be
+    /// replayed, or if a version without this field stored the circuit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovered_at: Option<Timestamp>,
 }
 
 /// Failures while transitions were suspended: shown in the API, but no rule looks at them.
@@ -259,6 +264,7 @@ impl Circuit {
             suspended: Suspended::default(),
             down_since: None,
             replay_dead_since: None,
+            recovered_at: None,
         }
     }
 
@@ -340,12 +346,19 @@ impl Circuit {
     }
 
     /// The outage is over and the circuit closed: what died of it is to be replayed, or kept.
-    pub fn end_outage(&mut self, dead: DeadRecovery) {
+    pub fn end_outage(&mut self, dead: DeadRecovery, now: Timestamp) {
         let since = self.down_since.take();
         if dead == DeadRecovery::Replay {
             // What died of an outage before may still be to be replayed.
             self.replay_dead_since = self.replay_dead_since.into_iter().chain(since).min();
+            self.recovered_at = self.replay_dead_since.map(|_| now);
         }
+    }
+
+    /// The jobs that replay what died of the outage are stored, or nobody wants them any more.
+    pub fn dead_are_replayed(&mut self) {
+        self.replay_dead_since = None;
+        self.recovered_at = None;
     }
 
     /// Freezes the destination by hand.

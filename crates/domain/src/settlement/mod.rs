@@ -42,7 +42,7 @@ pub fn settle(
     let mut learned = destination.clone();
     let transition = learned.circuit.learn(delivery.id, verdict, now, suspension, &policy.circuit);
     if transition.as_ref().is_some_and(|transition| transition.to == StateName::Closed) {
-        learned.circuit.end_outage(policy.recovery.dead);
+        learned.circuit.end_outage(policy.recovery.dead, now);
     }
     let settled = match verdict {
         Verdict::Success => delivery.delivered(finished.started_at, now),

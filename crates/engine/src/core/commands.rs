@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use postrider_domain::destination::Destination;
-use postrider_domain::policy::{DeadRecovery, Policy, RecoveryMode};
+use postrider_domain::policy::{Policy, RecoveryMode};
 
 use super::destinations::DestIx;
 use super::messages::{Action, Command, OnDestination, Parked, Reopening, Reply};
@@ -89,7 +89,6 @@ impl Core {
         reply: Reply<Destination>,
     ) {
         let policy = self.destination_policy(ix);
-        let dead = if how.replays_dead { DeadRecovery::Keep } else { policy.dead_recovery() };
         let mode = match how.drains {
             None => policy.recovery_mode.0,
             Some(true) => RecoveryMode::Drain,
@@ -99,8 +98,10 @@ impl Core {
         let transition = circuit.enable(reason, self.now);
         let is_changed = transition.is_some();
         if is_changed {
-            circuit.end_outage(dead);
+            // Also if a replay job was requested: a crash may come before that job is stored.
+            circuit.end_outage(policy.dead_recovery(), self.now);
         }
+        self.table.dests[ix.get()].shares_pace = how.replays_dead;
         self.circuit_changed(ix, transition);
         // One that was enabled already sends what waits only where somebody asks for it.
         if is_changed || how.drains.is_some() {

@@ -100,6 +100,8 @@ pub(super) struct Dest {
     pub(super) ramp: Option<Ramp>,
     /// The jobs for what died of an outage, until they are stored.
     pub(super) dead_replays: BTreeSet<ReplayId>,
+    /// Whether a replay job that somebody requested with the enabling runs beside those.
+    pub(super) shares_pace: bool,
     /// Whether another node owns it now.
     pub(super) lost: bool,
     /// Results of earlier reads are ignored: another node may have owned the destination then.
@@ -139,6 +141,7 @@ impl Dest {
             next_probe: None,
             ramp: None,
             dead_replays: BTreeSet::new(),
+            shares_pace: false,
             lost: false,
             known_since,
             used_at: now,

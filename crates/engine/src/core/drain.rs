@@ -66,26 +66,28 @@ impl Core {
 
     /// Sends jobs that replay the dead deliveries of the outage, if the circuit says that they are to be
     /// replayed: one for the destination, or one for each subscription that wants it. Together they
-    /// keep the pace of one.
+    /// keep the pace of one. After a crash the jobs are the same ones: a job that was stored before
+    /// is not made twice.
     fn replay_dead(&mut self, ix: DestIx) {
         let dest = &self.table.dests[ix.get()];
         let Some(since) = dest.record.circuit.replay_dead_since.filter(|_| !dest.lost) else {
             return;
         };
+        let recovered_at = dest.record.circuit.recovered_at.unwrap_or(self.now);
         let wanted = self.destination_policy(ix).dead;
         let count = u32::try_from(wanted.len()).unwrap_or(u32::MAX).max(1);
+        let count = count.saturating_add(u32::from(dest.shares_pace));
         let pace = (self.policy.recovery.dead_per_second / count).max(1);
-        let now = self.now;
         let dest = &mut self.table.dests[ix.get()];
         dest.dead_replays.clear();
-        for (n, one) in (0..).zip(wanted) {
-            let id = ReplayId::of_destination(now, dest.record.id, n);
+        for one in wanted {
+            let id = ReplayId::of_outage(recovered_at, dest.record.id, one.subscription);
             dest.dead_replays.insert(id);
             let filter = DeliveryFilter {
                 state: Some(StateName::Dead),
                 destination: Some(dest.record.id),
                 subscription: one.subscription,
-                since: Some(now.saturating_sub(one.max_age)),
+                since: Some(recovered_at.saturating_sub(one.max_age)),
                 ended_since: Some(since),
                 ..DeliveryFilter::default()
             };
@@ -94,7 +96,7 @@ impl Core {
                 tenant: dest.record.tenant.clone(),
                 filter,
                 per_second: Some(pace),
-                created_at: now,
+                created_at: recovered_at,
                 state: ReplayState::Running,
                 total: 0,
                 done: 0,
@@ -119,7 +121,7 @@ impl Core {
     }
 
     fn forget_dead(&mut self, ix: DestIx) {
-        self.table.dests[ix.get()].record.circuit.replay_dead_since = None;
+        self.table.dests[ix.get()].record.circuit.dead_are_replayed();
         self.commits.circuit(ix, &self.table.dests[ix.get()].record, None);
     }
 

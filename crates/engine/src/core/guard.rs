@@ -48,7 +48,7 @@ impl Core {
             let policy = is_enabled.then(|| self.destination_policy(ix));
             if let Some(policy) = &policy {
                 let dead = policy.dead_recovery();
-                self.table.dests[ix.get()].record.circuit.end_outage(dead);
+                self.table.dests[ix.get()].record.circuit.end_outage(dead, self.now);
             }
             self.commits.seal_when_full();
             self.circuit_changed(ix, transition);

@@ -224,7 +224,8 @@ impl OnDestination {
 pub(crate) struct Reopening {
     /// Whether what waits is drained; as the policy says where it is `None`.
     pub(crate) drains: Option<bool>,
-    /// Whether whoever enables it also replays what died: then the policy does not.
+    /// Whether a replay of dead deliveries was requested with the enabling. It shares the pace with
+    /// the one of the policy.
     pub(crate) replays_dead: bool,
 }
 
@@ -283,6 +284,11 @@ pub(crate) enum OnReplay {
         job: Box<ReplayJob>,
         change: ReplayChange,
         reply: Reply<ReplayJob>,
+    },
+    /// Whether a job runs on this node.
+    IsRunning {
+        id: ReplayId,
+        reply: oneshot::Sender<bool>,
     },
     /// The job that replays what died at a destination is kept; `None` where nothing had died.
     DeadCounted {

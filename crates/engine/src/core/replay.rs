@@ -72,13 +72,19 @@ impl Core {
                 drop(reply.send(Ok(*job)));
             }
             OnReplay::Change { job, change, reply } => self.change_replay(*job, change, reply),
+            OnReplay::IsRunning { id, reply } => drop(reply.send(self.jobs.has(id))),
             OnReplay::DeadCounted { destination, id, job } => {
                 if let Some(ix) = self.table.dest_ix(destination) {
                     self.dead_counted(ix, id);
                 }
                 // If another node owns the job's shard by now, that node finds the job in the
-                // store.
-                if let Some(job) = job.filter(|job| self.shards.has(job.shard())) {
+                // store. A job that was stored before a crash may run already, or have ended.
+                let is_to_run = |job: &ReplayJob| {
+                    self.shards.has(job.shard())
+                        && !self.jobs.has(job.id)
+                        && job.state == ReplayState::Running
+                };
+                if let Some(job) = job.filter(|job| is_to_run(job)) {
                     self.run_job(*job);
                 }
             }

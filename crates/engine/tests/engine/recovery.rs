@@ -3,13 +3,18 @@
 
 use std::collections::HashMap;
 
+use postrider_domain::circuit::Circuit;
 use postrider_domain::delivery::StateName;
 use postrider_domain::ids::DestinationId;
 use postrider_domain::policy::{DeadRecovery, Policy, RecoveryMode, RetryPolicy};
 use postrider_domain::time::Timestamp;
-use postrider_engine::{Enabling, Options};
-use postrider_store::{PageRequest, ReplayJob, ReplayState, Replays};
+use postrider_engine::{Enabling, NewReplay, Options};
+use postrider_store::{
+    Commit, DestinationChange, PageRequest, ReplayJob, ReplayState, Replays, Work as _,
+};
+use postrider_store_testing::memory::Fault;
 
+use crate::nothing_lost::slow_store;
 use crate::world::{HOUR, MINUTE, OK, START, TEN_MINUTES, World, ms, tenant};
 
 const URL: &str = "https://hooks.example.com/in";
@@ -235,6 +240,141 @@ async fn the_replay_of_the_dead_survives_restarts_and_sends_each_once() {
     world.check_ledger().await;
 }
 
+/// Enables with `dead_since`, while the process ends this many milliseconds later.
+async fn enable_with_dead_and_crash_after(after: u64) {
+    let mut world = World::on(slow_store(after), replaying(), Options::default()).await;
+    world.subscribe(URL).await;
+    world.fail(URL, 20).await;
+    world.pass(MINUTE * 6).await;
+    assert_eq!(world.count(StateName::Dead).await, 20);
+    world.script.set(URL, OK);
+    let (engine, since) = (world.engine.clone(), Some(START));
+    let call = tokio::spawn(async move {
+        let wish = Enabling { dead_since: since, ..Enabling::default() };
+        engine.enable_and_send(&tenant(), destination(), wish).await.map(|_| ())
+    });
+    tokio::time::sleep(ms(after)).await;
+    world.crash().await;
+    call.abort();
+    if world.state(URL).await == "disabled" {
+        world.engine.enable(&tenant(), destination(), None).await.unwrap();
+    }
+    world.pass(MINUTE).await;
+    assert_eq!(world.count(StateName::Dead).await, 0, "after a crash at {after} ms");
+    assert_eq!(world.count(StateName::Delivered).await, 20, "after a crash at {after} ms");
+    world.check_ledger().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_dead_are_replayed_wherever_the_process_ends_while_somebody_enables_with_dead_since() {
+    for after in 0..25 {
+        enable_with_dead_and_crash_after(after).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_dead_are_replayed_although_the_job_of_whoever_enables_is_refused() {
+    let world = disabled(replaying(), 20).await;
+    world.script.set(URL, OK);
+    // The enabling is stored; then neither job can be, and that of the policy is tried again.
+    world.store.fail_later(1, Fault::UnavailableBefore, 2);
+    let wish = Enabling { dead_since: Some(START), ..Enabling::default() };
+    let refused = world.engine.enable_and_send(&tenant(), destination(), wish).await;
+    assert!(refused.is_err(), "{refused:?}");
+    assert_eq!(world.state(URL).await, "enabled");
+    world.pass(MINUTE).await;
+    assert_eq!(each_once(&world), 20);
+    world.check_ledger().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replay_of_the_policy_and_one_of_a_person_send_each_once_and_keep_the_pace() {
+    let mut policy = replaying();
+    policy.recovery.dead_per_second = 20;
+    let world = disabled(policy, 100).await;
+    world.script.set(URL, OK);
+    let wish = Enabling { dead_since: Some(START), ..Enabling::default() };
+    world.engine.enable_and_send(&tenant(), destination(), wish).await.unwrap();
+    world.pass(ms(3_000)).await;
+    let sent = world.script.sent().len();
+    // Two jobs of ten a second, which may come to the same deliveries.
+    assert!((30..=66).contains(&sent), "{sent} in three seconds");
+    world.pass(MINUTE).await;
+    assert_eq!(each_once(&world), 100);
+    let done: u64 = jobs(&world).await.iter().map(|job| job.done).sum();
+    assert_eq!(done, 100);
+    world.check_ledger().await;
+}
+
+/// Deliveries die with their first failure, and the destination is frozen only by hand.
+fn dying_at_once() -> Policy {
+    let mut policy = replaying();
+    policy.retry.max = 0;
+    policy.circuit.disable_grace = 10_000;
+    policy
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_before_the_outage_is_forgotten_leads_to_no_second_job() {
+    let mut world = World::with(dying_at_once(), Options::default()).await;
+    world.subscribe(URL).await;
+    world.fail(URL, 20).await;
+    world.engine.freeze(&tenant(), destination(), None).await.unwrap();
+    assert_eq!(world.count(StateName::Dead).await, 20);
+    world.script.forget();
+    world.pass(MINUTE).await;
+    let enabled = world.engine.enable(&tenant(), destination(), None).await.unwrap();
+    world.pass(MINUTE).await;
+    // All of them were replayed, and died again.
+    assert_eq!((each_once(&world), world.count(StateName::Dead).await), (20, 20));
+    let job = jobs(&world).await.remove(0);
+    assert_eq!((job.done, job.state), (20, ReplayState::Finished));
+    // The crash came after the job was stored, and before the circuit without the outage was.
+    let circuit = Circuit {
+        replay_dead_since: enabled.circuit.replay_dead_since,
+        recovered_at: enabled.circuit.recovered_at,
+        ..world.destination(URL).await.circuit
+    };
+    assert!(circuit.replay_dead_since.is_some() && circuit.recovered_at.is_some());
+    let (tenant, id) = (tenant(), destination());
+    let change = DestinationChange { tenant, id, circuit, transitions: Vec::new() };
+    let commit = Commit { destinations: vec![change], ..Commit::default() };
+    let leases = world.engine.leases().await.unwrap();
+    world.store.settle(&leases, commit).await.unwrap();
+    world.crash().await;
+    world.pass(MINUTE).await;
+    assert_eq!(jobs(&world).await, [job], "no second job");
+    assert_eq!(each_once(&world), 20, "and none is replayed twice");
+    assert_eq!(world.destination(URL).await.circuit.replay_dead_since, None);
+    world.check_ledger().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn downtime_after_the_recovery_does_not_make_the_dead_too_old() {
+    let mut policy = dying_at_once();
+    policy.recovery.dead_max_age = HOUR;
+    let mut options = Options::default();
+    options.quotas.tenant_replays_running = 1;
+    let mut world = World::with(policy, options).await;
+    world.subscribe(URL).await;
+    world.fail(URL, 20).await;
+    world.engine.freeze(&tenant(), destination(), None).await.unwrap();
+    world.pass(MINUTE * 50).await;
+    // The quota of running replays is full, so the job is stored only after the downtime.
+    let other = NewReplay { per_second: Some(1), ..NewReplay::default() };
+    let other = world.engine.start_replay(&tenant(), other).await.unwrap();
+    world.engine.pause_replay(&tenant(), other.id).await.unwrap();
+    world.engine.resume_replay(&tenant(), other.id).await.unwrap();
+    world.script.set(URL, OK);
+    world.script.forget();
+    world.engine.enable(&tenant(), destination(), None).await.unwrap();
+    world.crash_for(MINUTE * 30).await;
+    world.engine.cancel_replay(&tenant(), other.id).await.unwrap();
+    world.pass(MINUTE).await;
+    assert_eq!(world.count(StateName::Dead).await, 0);
+    world.check_ledger().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_tenant_with_too_many_replays_has_its_dead_replayed_later() {
     let mut options = Options::default();
@@ -257,6 +397,28 @@ async fn a_tenant_with_too_many_replays_has_its_dead_replayed_later() {
     world.pass(MINUTE).await;
     assert_eq!(jobs(&world).await.len(), 2);
     assert_eq!(world.count(StateName::Dead).await, 0);
+    world.check_ledger().await;
+}
+
+/// With so few attempts the share of failures never disables it, so no outage begins or ends.
+#[tokio::test(start_paused = true)]
+async fn a_receiver_of_few_deliveries_is_never_disabled_and_its_dead_wait_for_a_request() {
+    let mut policy = Policy::default();
+    policy.recovery.dead = DeadRecovery::Replay;
+    let mut world = World::with(policy, Options::default()).await;
+    world.subscribe(URL).await;
+    world.fail(URL, 5).await;
+    world.pass(HOUR * 49).await;
+    assert_eq!(world.state(URL).await, "enabled");
+    world.script.set(URL, OK);
+    world.script.forget();
+    world.send().await;
+    world.pass(HOUR).await;
+    assert_eq!(world.count(StateName::Dead).await, 5, "not replayed by itself");
+    let wish = Enabling { dead_since: Some(START), ..Enabling::default() };
+    world.engine.enable_and_send(&tenant(), destination(), wish).await.unwrap();
+    world.pass(MINUTE).await;
+    assert_eq!((each_once(&world), world.count(StateName::Dead).await), (6, 0));
     world.check_ledger().await;
 }
 

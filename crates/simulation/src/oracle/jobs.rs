@@ -2,30 +2,51 @@
 //! once and counts those that it sent. If the rules say so, the dead deliveries of an outage are
 //! replayed when it is over.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use postrider_domain::delivery::StateName;
-use postrider_domain::ids::{DeliveryId, DestinationId};
+use postrider_domain::ids::{DeliveryId, DestinationId, ReplayId};
 use postrider_store::{Commit, ReplayJob};
 
 use super::{Dest, Oracle, Stand};
 use crate::coverage::Cover;
 
-/// The longest downtime, in which deliveries grow older before they are replayed.
-const DOWNTIME_MS: i64 = 80 * 3_600_000;
+/// How many deliveries a second a job that the engine starts by itself replays at most.
+const BY_ITSELF_PER_SECOND: u32 = 100;
 
 /// The deliveries that a job has sent so far.
 #[derive(Debug, Default)]
 pub(super) struct Sent {
     deliveries: BTreeSet<DeliveryId>,
     done: u64,
+    /// When it sent, in the last second, one time for each delivery.
+    recent: VecDeque<i64>,
+}
+
+impl Sent {
+    /// Records deliveries that were sent now. Returns how many those of the last second are, if they
+    /// are more than the pace allows: a second's deliveries, and a tenth of that at either end.
+    fn is_over(&mut self, count: usize, pace: u32, now: i64) -> Option<usize> {
+        self.recent.extend(std::iter::repeat_n(now, count));
+        while self.recent.front().is_some_and(|at| *at <= now - 1_000) {
+            self.recent.pop_front();
+        }
+        let most = pace + 2 * (pace / 10).max(1);
+        Some(self.recent.len()).filter(|sent| *sent > usize::try_from(most).unwrap_or(usize::MAX))
+    }
 }
 
 impl Oracle {
+    /// Somebody starts a job with this identifier.
+    pub fn job_is_asked_for(&mut self, id: ReplayId) {
+        self.asked_jobs.insert(id);
+    }
+
     /// Checks the progress of a job in a commit. The commit contains deliveries of this job and no
     /// others.
     pub(super) fn job_advanced(&mut self, job: &ReplayJob, commit: &Commit) {
         let is_retry = job.filter.state == Some(StateName::Waiting);
+        let is_asked = self.asked_jobs.contains(&job.id);
         let mut found = Vec::new();
         let sent = self.jobs.entry(job.id).or_default();
         sent.done += u64::try_from(commit.deliveries.len()).unwrap_or(u64::MAX);
@@ -52,9 +73,14 @@ impl Oracle {
         if is_retry && !commit.deliveries.is_empty() {
             self.coverage.hit(Cover::RetryBulk);
         }
-        if !self.bulk_replay && !commit.deliveries.is_empty() {
-            // Nobody has asked for a bulk replay in this life so far: the engine itself started the
-            // job.
+        let most = if is_asked { u32::MAX / 2 } else { BY_ITSELF_PER_SECOND };
+        let pace = job.per_second.unwrap_or(most).min(most);
+        let over = sent.is_over(commit.deliveries.len(), pace, self.now);
+        // A process that has just begun continues a job at once.
+        if let Some(over) = over.filter(|_| self.up_at < self.now - 1_000) {
+            found.push((None, format!("a job of {pace} a second sent {over} in one")));
+        }
+        if !is_asked && !commit.deliveries.is_empty() {
             self.coverage.hit(Cover::DeadReplayed);
             found.extend(self.wrong_by_itself(job, commit));
         }
@@ -73,6 +99,11 @@ impl Oracle {
         if let Some(id) = ids.find(|id| !self.may_replay(*id)) {
             return Some((Some(id), "replayed by itself, and it was to be kept".to_owned()));
         }
+        let ended_at = job.created_at.as_unix_ms();
+        let of_outage = job.filter.destination.and_then(|id| self.destinations.get(&id));
+        if of_outage.is_none_or(|dest| !dest.recoveries.contains(&ended_at)) {
+            return Some((None, "replayed by itself, and no outage ended at its time".to_owned()));
+        }
         let is_old = |id: &DeliveryId| self.is_too_old(*id, job.created_at.as_unix_ms());
         let mut ids = commit.deliveries.iter().map(|change| change.delivery.id);
         if let Some(id) = ids.find(is_old) {
@@ -89,22 +120,20 @@ impl Oracle {
     }
 
     /// A destination has recovered: its deliveries that died since it was disabled or frozen are to
-    /// be replayed.
+    /// be replayed. If what died of an outage before is not replayed yet, its age counts from now too.
     pub(super) fn outage_ended(&mut self, destination: DestinationId, began_at: i64) {
         let (now, slack) = (self.now, self.slack);
         let died = self.owed.iter().filter(|(_, owed)| {
-            owed.destination == destination
-                && owed.stand == Stand::Dead
-                && owed.since > began_at + slack
+            let is_of_outage = owed.since > began_at + slack || owed.replay_due;
+            owed.destination == destination && owed.stand == Stand::Dead && is_of_outage
         });
-        let is_young = |(id, created_at): &(DeliveryId, i64)| {
-            let age = self.replay_age(*id);
-            age.is_some_and(|age| *created_at > now - (age - DOWNTIME_MS))
+        let is_young = |id: DeliveryId, created_at: i64| {
+            self.replay_age(id).is_some_and(|age| created_at > now - age)
         };
-        let died: Vec<_> = died.map(|(id, owed)| (*id, owed.created_at)).filter(is_young).collect();
-        for (id, _) in died {
+        let died: Vec<_> = died.map(|(id, owed)| (*id, is_young(*id, owed.created_at))).collect();
+        for (id, is_due) in died {
             if let Some(owed) = self.owed.get_mut(&id) {
-                owed.replay_due = true;
+                owed.replay_due = is_due;
             }
         }
     }
@@ -150,8 +179,7 @@ impl Dest {
         from <= at && at <= until
     }
 
-    /// Records transitions of the destination. If an outage has ended, returns when it began,
-    /// unless somebody asked for a replay of its dead deliveries.
+    /// Records transitions of the destination. If an outage has ended, returns when it began.
     pub(super) fn outage_ended(
         &mut self,
         transitions: &[postrider_domain::circuit::Transition],
@@ -162,8 +190,8 @@ impl Dest {
             match (transition.from, transition.to) {
                 (StateName::Closed, _) => self.down_since = Some(transition.at.as_unix_ms()),
                 (_, StateName::Closed) => {
-                    ended = self.down_since.take().filter(|_| !self.replay_asked);
-                    self.replay_asked = false;
+                    ended = self.down_since.take();
+                    self.recoveries.insert(transition.at.as_unix_ms());
                 }
                 _ => {}
             }

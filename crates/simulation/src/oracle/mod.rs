@@ -131,8 +131,8 @@ pub struct Dest {
     pub freeze_asked: bool,
     /// Somebody asked for a drain, and it has not begun yet.
     pub drain_asked: bool,
-    /// Somebody who enables it replays what died by a job of their own.
-    pub replay_asked: bool,
+    /// When it was enabled again, each time.
+    recoveries: BTreeSet<i64>,
     /// From when to when it drained last; to the end of time while it does.
     drained: (i64, i64),
     /// Since when it has not been enabled.
@@ -172,6 +172,8 @@ pub struct Oracle {
     /// Whether somebody wants a bulk replay.
     pub bulk_replay: bool,
     jobs: BTreeMap<ReplayId, jobs::Sent>,
+    /// The jobs that people started.
+    asked_jobs: BTreeSet<ReplayId>,
     /// The commit that is looked at is a job's.
     is_job: bool,
     /// When the process that runs now began; `None` while none does.
@@ -211,6 +213,7 @@ impl Oracle {
             policies: Policies::default(),
             bulk_replay: false,
             jobs: BTreeMap::new(),
+            asked_jobs: BTreeSet::new(),
             is_job: false,
             up_at: now,
             disturbed_until: 0,
@@ -529,7 +532,7 @@ impl Dest {
             enable_asked: false,
             freeze_asked: false,
             drain_asked: false,
-            replay_asked: false,
+            recoveries: BTreeSet::new(),
             drained: (i64::MAX, i64::MIN),
             down_since: None,
             in_flight: 0,

@@ -483,8 +483,9 @@ impl World {
         };
         let per_second = chance.chance(500).then_some(5);
         let pauses = chance.chance(500);
+        let job = Some(self.asked_job(id));
         let changed = self.inside(|engine| async move {
-            let wish = NewReplay { filter, per_second, id: None };
+            let wish = NewReplay { filter, per_second, id: job };
             let job = engine.start_replay(&tenant, wish).await.ok()?;
             if pauses {
                 crate::clock::pause(300).await;

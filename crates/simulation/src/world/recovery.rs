@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use postrider_domain::delivery::StateName;
-use postrider_domain::ids::DestinationId;
+use postrider_domain::ids::{DestinationId, ReplayId};
 use postrider_domain::policy::RecoveryMode;
 use postrider_domain::time::Timestamp;
 use postrider_engine::{CommandError, Enabling, NewReplay};
@@ -67,7 +67,17 @@ impl World {
             destination: only,
             ..DeliveryFilter::default()
         };
-        NewReplay { filter, per_second, id: None }
+        drop(oracle);
+        NewReplay { filter, per_second, id: Some(self.asked_job(asked_at)) }
+    }
+
+    /// The identifier of a job that somebody starts.
+    pub(super) fn asked_job(&mut self, at: DestinationId) -> ReplayId {
+        let mut random = [0; 10];
+        random[..8].copy_from_slice(&self.number().to_be_bytes());
+        let id = ReplayId::run_by_owner(Timestamp::from_unix_ms(self.now), random, at);
+        self.oracle().job_is_asked_for(id);
+        id
     }
 
     /// Somebody enables a destination and has what waits drained, what died replayed, or both.
@@ -84,10 +94,11 @@ impl World {
             oracle.bulk_replay |= replays;
             if let Some(dest) = oracle.destinations.get_mut(&id) {
                 dest.drain_asked |= drains;
-                dest.replay_asked |= replays;
             }
         }
+        let replay = replays.then(|| self.asked_job(id));
         let wish = Enabling {
+            replay,
             waiting: drains.then_some(RecoveryMode::Drain),
             dead_since: replays.then_some(Timestamp::EPOCH),
             ..Enabling::default()

@@ -135,6 +135,7 @@ fn circuits() -> Vec<Circuit> {
         failing_since: (n % 2 == 0).then_some(NOW),
         down_since: (n % 3 == 1).then_some(NOW),
         replay_dead_since: (n % 3 == 2).then_some(NOW),
+        recovered_at: (n % 2 == 1).then_some(NOW),
         suspended: Suspended { failures: n / 2, consecutive: n / 3 },
     };
     (0_u64..).zip(states).map(circuit).collect()

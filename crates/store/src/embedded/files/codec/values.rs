@@ -304,7 +304,8 @@ fn put_circuit(out: &mut Encoder, circuit: &Circuit) {
             | u8::from(circuit.failing_since.is_some()) << 2
             | u8::from(has_suspended) << 3
             | u8::from(circuit.down_since.is_some()) << 4
-            | u8::from(circuit.replay_dead_since.is_some()) << 5,
+            | u8::from(circuit.replay_dead_since.is_some()) << 5
+            | u8::from(circuit.recovered_at.is_some()) << 6,
     );
     if let Some(since) = circuit.failing_since {
         out.time(since);
@@ -313,8 +314,9 @@ fn put_circuit(out: &mut Encoder, circuit: &Circuit) {
         out.unsigned(suspended.failures);
         out.unsigned(suspended.consecutive);
     }
-    for since in [circuit.down_since, circuit.replay_dead_since].into_iter().flatten() {
-        out.time(since);
+    let times = [circuit.down_since, circuit.replay_dead_since, circuit.recovered_at];
+    for at in times.into_iter().flatten() {
+        out.time(at);
     }
     match &circuit.state {
         CircuitState::Closed => out.byte(0),
@@ -346,6 +348,7 @@ fn get_circuit(from: &mut Decoder) -> Result<Circuit, Malformed> {
     };
     let down_since = if flags & 16 != 0 { Some(from.time()?) } else { None };
     let replay_dead_since = if flags & 32 != 0 { Some(from.time()?) } else { None };
+    let recovered_at = if flags & 64 != 0 { Some(from.time()?) } else { None };
     let state = from.option(get_json)?.unwrap_or(CircuitState::Closed);
     Ok(Circuit {
         state,
@@ -357,6 +360,7 @@ fn get_circuit(from: &mut Decoder) -> Result<Circuit, Malformed> {
         suspended,
         down_since,
         replay_dead_since,
+        recovered_at,
     })
 }
 
