@@ -18,6 +18,7 @@ use rusqlite::{Connection, params};
 
 use super::history::name_number;
 use crate::embedded::EmbeddedStore;
+use crate::embedded::apply::Needs;
 use crate::embedded::files::At;
 use crate::embedded::files::codec::{self, Decoder};
 use crate::embedded::files::read_pool::ReadGuard;
@@ -48,11 +49,11 @@ impl Summaries for EmbeddedStore {
         now: Timestamp,
         most: u64,
     ) -> Result<DueCounts, StoreError> {
-        let tenant = tenant.cloned();
-        self.read_list(tenant.clone(), move |guard| {
+        let of = tenant.cloned();
+        let read = move |guard: &ReadGuard<'_>| {
             guard.main(|connection, path| {
                 let mut tally = DueTally::new(now, most);
-                let Some(tenant) = &tenant else {
+                let Some(tenant) = &of else {
                     count_due(guard, (connection, path), None, &mut tally)?;
                     return Ok(tally.done());
                 };
@@ -65,8 +66,11 @@ impl Summaries for EmbeddedStore {
                 }
                 Ok(tally.done())
             })
-        })
-        .await
+        };
+        match tenant {
+            Some(tenant) => self.read_list(tenant, Needs::Everything, read).await,
+            None => self.read_list_of_all(read).await,
+        }
     }
 
     async fn dead_letters(
@@ -74,13 +78,13 @@ impl Summaries for EmbeddedStore {
         tenant: Option<&TenantId>,
         most: usize,
     ) -> Result<DeadLetters, StoreError> {
-        let tenant = tenant.cloned();
-        self.read_list(tenant.clone(), move |guard| {
+        let of = tenant.cloned();
+        let read = move |guard: &ReadGuard<'_>| {
             let (mut tally, mut left) = (DeadTally::default(), most);
             let mut is_whole = true;
             for day in guard.days().into_iter().rev() {
                 let (read, has_more) = guard.day(day, |connection, path| {
-                    dead_of_day((connection, path), tenant.as_ref(), left, &mut tally)
+                    dead_of_day((connection, path), of.as_ref(), left, &mut tally)
                 })?;
                 left = left.saturating_sub(read);
                 if has_more {
@@ -89,8 +93,11 @@ impl Summaries for EmbeddedStore {
                 }
             }
             Ok(tally.done(is_whole))
-        })
-        .await
+        };
+        match tenant {
+            Some(tenant) => self.read_list(tenant, Needs::Everything, read).await,
+            None => self.read_list_of_all(read).await,
+        }
     }
 }
 
