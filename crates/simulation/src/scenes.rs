@@ -26,7 +26,7 @@ use crate::world::receivers::Mood;
 use crate::world::{Nature, Pace};
 
 /// All scenes.
-pub const SCENES: [Edge; 33] = [
+pub const SCENES: [Edge; 36] = [
     ("a probe that a crash took is made again ten minutes after it was sent", probe_lost),
     ("where none waits, the next one that arrives is the probe", probe_of_arrival),
     ("what does not fit into the lanes is sent all the same", overflow),
