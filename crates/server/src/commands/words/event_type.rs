@@ -48,10 +48,10 @@ pub(in crate::commands) fn one(show: &Show, one: &Json) -> String {
         .shown(show.output);
     let nothing = [("schema", "No schema: any data fits."), ("example", "No example.")];
     for (name, without) in nothing {
-        match &one[name] {
-            Json::Null => text += &format!("\n\n{without}"),
-            value => text += &format!("\n\n{name}\n{}", pretty(value)),
-        }
+        text += &match one[name].is_null() {
+            true => format!("\n\n{without}"),
+            false => format!("\n\n{name}\n{}", pretty(&one[name])),
+        };
     }
     text
 }
