@@ -3,6 +3,9 @@
 use insta::assert_json_snapshot;
 use serde_json::{Value, json};
 
+use crate::portal;
+use crate::session::with;
+use crate::stream::Stream;
 use crate::support::{Api, id};
 
 #[tokio::test]
@@ -242,6 +245,19 @@ async fn blocked_address_is_shown_to_admin_keys_and_to_no_other() {
         let answer = api.call("POST", &test).key(&key).send().await;
         assert!(!answer.text.contains(ADDRESS), "{scopes:?} test: {}", answer.text);
     }
+    for access in ["read", "manage"] {
+        let made = portal::link(&api, "default", json!({"access": access})).await;
+        let cookie = portal::open(&api, &made).await;
+        for path in paths_of(&delivery) {
+            let answer = with(api.get(&path), &cookie).send().await;
+            assert_eq!(answer.status, 200, "{path}: {}", answer.text);
+            assert!(!answer.text.contains(ADDRESS), "portal {access} {path}: {}", answer.text);
+            let is_shown = path.ends_with("attempts");
+            assert!(!is_shown || answer.text.contains("blocked"), "{path}: {}", answer.text);
+        }
+        let answer = with(api.call("POST", &test), &cookie).send().await;
+        assert!(!answer.text.contains(ADDRESS), "portal {access} test: {}", answer.text);
+    }
     // An operator needs the address to find the cause, with or without naming the tenant.
     let path = &paths_of(&delivery)[0];
     for call in [api.get(path), api.get(path).tenant("default")] {
@@ -249,6 +265,40 @@ async fn blocked_address_is_shown_to_admin_keys_and_to_no_other() {
         assert_eq!(shown["attempt_log"][0]["error"], "blocked");
         assert_eq!(shown["attempt_log"][0]["detail"], "10.1.2.3 is private");
     }
+}
+
+/// Reads a stream until an attempt was blocked, and returns it.
+async fn blocked_in(mut stream: Stream) -> Value {
+    loop {
+        let (name, data) = stream.next().await.unwrap();
+        if name == "attempt" && data["attempt"]["error"] == "blocked" {
+            return data;
+        }
+    }
+}
+
+#[tokio::test]
+async fn blocked_address_is_streamed_to_admin_keys_and_to_no_other() {
+    const ADDRESS: &str = "10.1.2.3";
+    let api = Api::new().await;
+    let mut streams = Vec::new();
+    for scopes in [&["read"][..], &["read", "manage"], &["read", "manage", "ingest"]] {
+        let key = api.key("default", scopes).await;
+        streams.push(Stream::of(api.get("/v1/stream").key(&key).response().await));
+    }
+    for access in ["read", "manage"] {
+        let made = portal::link(&api, "default", json!({"access": access})).await;
+        let cookie = portal::open(&api, &made).await;
+        streams.push(Stream::of(with(api.get("/v1/stream"), &cookie).response().await));
+    }
+    let operator = Stream::of(api.get("/v1/stream").response().await);
+    api.delivery("blocked").await;
+    for stream in streams {
+        let shown = blocked_in(stream).await.to_string();
+        assert!(!shown.contains(ADDRESS), "{shown}");
+    }
+    let shown = blocked_in(operator).await;
+    assert_eq!(shown["attempt"]["detail"], "10.1.2.3 is private");
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use crate::support::{Api, id};
 
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n....";
 
-async fn link(api: &Api, tenant: &str, body: Value) -> Value {
+pub(crate) async fn link(api: &Api, tenant: &str, body: Value) -> Value {
     let call = api.post("/v1/portal-links", body).tenant(tenant).header("host", "localhost:8080");
     call.expect(201).await
 }
@@ -24,7 +24,7 @@ fn token_of(link: &Value) -> String {
     token.to_owned()
 }
 
-async fn open(api: &Api, link: &Value) -> String {
+pub(crate) async fn open(api: &Api, link: &Value) -> String {
     cookie_of(&sign_in(api, json!({"token": token_of(link)})).await)
 }
 

@@ -14,18 +14,18 @@ use serde_json::{Value, json};
 use crate::support::{Api, id};
 
 /// A stream that is read. Several events may come together.
-struct Stream {
+pub(crate) struct Stream {
     frames: BodyDataStream,
     text: String,
 }
 
 impl Stream {
-    fn of(response: Response) -> Stream {
+    pub(crate) fn of(response: Response) -> Stream {
         Stream { frames: response.into_body().into_data_stream(), text: String::new() }
     }
 
     /// The next event: its name and its data.
-    async fn next(&mut self) -> Option<(String, Value)> {
+    pub(crate) async fn next(&mut self) -> Option<(String, Value)> {
         loop {
             while let Some((event, rest)) = self.text.split_once("\n\n") {
                 let field = |name: &str| event.lines().find_map(|line| line.strip_prefix(name));

@@ -94,7 +94,8 @@ fn many_subscriptions_with_a_filter_each_do_not_stall_others() {
     let quiet = scene.quiet();
     let mut client = scene.attacker();
     let mut made = 0;
-    for n in 0..count(100, 1_000) {
+    let wanted = count(100, 1_000);
+    for n in 0..wanted {
         let filter = json!({"field": "data.n", "op": "eq", "value": format!("never-{n}")});
         let url = format!("http://127.0.0.1:9/{n}");
         let wish = json!({"url": url, "types": ["*"], "filter": filter});
@@ -108,5 +109,11 @@ fn many_subscriptions_with_a_filter_each_do_not_stall_others() {
     }
     verdict.victim(&quiet, &watch.end());
     verdict.figure(format!("{made} filters, batches of 1,000 answered {answers:?}"));
+    verdict.must(made == wanted, format!("{made} of {wanted} subscriptions were created"));
+    verdict.must(
+        answers.iter().all(|status| matches!(status, 202 | 429 | 503)),
+        format!("batches answered {answers:?}"),
+    );
+    verdict.must(answers.contains(&202), "no batch was accepted");
     verdict.end();
 }

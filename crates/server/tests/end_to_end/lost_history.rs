@@ -43,6 +43,11 @@ fn server_without_the_log_of_a_day_is_refused_until_the_loss_is_accepted() {
     assert_eq!(again.status.code(), Some(1), "{}", stdout(&again));
 
     let server = server.succeeded_by(Start::dev());
+    let audit = server.get("/v1/audit?action=store.accept_loss");
+    let noted: Vec<_> = audit["data"].as_array().unwrap().iter().collect();
+    assert_eq!(noted.len(), 1, "one loss was accepted, one was refused: {audit}");
+    assert_eq!(noted[0]["target"], name.as_str(), "{audit}");
+    assert_eq!(noted[0]["actor"], "server", "{audit}");
     let ledger = server.ledger();
     assert!(balances(&ledger) && ledger["accepted"] == 50, "{ledger}");
     let lost = ledger["cancelled"].as_u64().unwrap();

@@ -27,6 +27,10 @@ pub struct ClockSight {
     pub last: Option<(Timestamp, i64)>,
 }
 
+/// The largest offset that any node has stored in the last seconds.
+pub(super) const AHEAD: &str = "SELECT max(ahead_ms) FROM postrider.clocks WHERE read_at BETWEEN \
+     clock_timestamp() - interval '6 seconds' AND clock_timestamp() + interval '1 second'";
+
 /// The offsets of other nodes, and the latest row of any node. `$1` is this node.
 const SIGHT: &str = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now, \
      (SELECT max(ahead_ms) FROM postrider.clocks WHERE node <> $1 AND read_at BETWEEN \

@@ -6,6 +6,7 @@ use postrider_domain::time::Timestamp;
 use tokio_postgres::{Client, Row};
 
 use super::address::{self, Target};
+use super::clock;
 use super::error::failed;
 use super::nodes::{KEY_RING, level};
 use super::rows::{get, time, unsigned};
@@ -64,6 +65,9 @@ pub struct ClusterSight {
     pub nodes: Vec<NodeSight>,
     /// Shards without an owner.
     pub unowned: u64,
+    /// How far the cluster's clock is ahead of the database's, as the running nodes say; `None` where none
+    /// runs.
+    pub clock_ahead_ms: Option<i64>,
 }
 
 /// A node as the database knows it.
@@ -184,6 +188,8 @@ impl Visitor {
     async fn look(&self, sight: &mut ClusterSight) -> Result<(), StoreError> {
         let unowned = "SELECT count(*) AS unowned FROM postrider.shards WHERE owner IS NULL";
         sight.unowned = unsigned(get(&one(&self.client, unowned).await?, "unowned")?);
+        let ahead = format!("SELECT ({}) AS ahead", clock::AHEAD);
+        sight.clock_ahead_ms = get(&one(&self.client, &ahead).await?, "ahead")?;
         let moved = all(&self.client, "SELECT progress FROM postrider.transfer").await?;
         sight.is_being_filled = progress(moved.first())?.is_some_and(|moved| !moved.finished);
         let ring = format!("SELECT value FROM postrider.claims WHERE name = '{KEY_RING}'");

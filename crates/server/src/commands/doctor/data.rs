@@ -1,9 +1,12 @@
 //! Checks of the data directory of a stopped server: reads all of it, or accepts a loss.
 //!
-//! **Nothing is given up unless the operator names it**, and the command prints what was given up.
+//! **Nothing is given up unless the operator names it**, and the command prints what was given up and adds
+//! it to the audit log.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use postrider_api::{AuditError, note_operator};
 use postrider_store::embedded::{EmbeddedOptions, EmbeddedStore, Loss};
 use postrider_store::{StoreError, Upkeep as _};
 use postrider_transport::{Clock as _, SystemClock};
@@ -32,9 +35,24 @@ pub(super) async fn examine(losses: &[PathBuf], verify: bool, config: &Config) -
 async fn accept(data_dir: &Path, file: &Path) -> Said {
     let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     match EmbeddedStore::accept_loss(data_dir, name, SystemClock.now()).await {
-        Ok(loss) => Said::Note(words(&loss)),
+        Ok(loss) => match note(data_dir, &format!("history/{name}")).await {
+            Ok(()) => Said::Note(words(&loss)),
+            Err(error) => Said::Fault(format!(
+                "{}\nthe audit log has no entry of this: {error}; run the same command again",
+                words(&loss)
+            )),
+        },
         Err(error) => Said::Fault(error.to_string()),
     }
+}
+
+/// Adds the accepted loss to the audit log of the data directory.
+async fn note(data_dir: &Path, file: &str) -> Result<(), AuditError> {
+    let store = open(data_dir).await?;
+    let now = SystemClock.now();
+    let noted = note_operator(store.as_ref(), "store.accept_loss", "store", Some(file), now).await;
+    let closed = store.close().await;
+    noted.and(closed.map_err(AuditError::from))
 }
 
 fn words(loss: &Loss) -> String {
@@ -51,13 +69,17 @@ fn words(loss: &Loss) -> String {
     )
 }
 
-async fn read_all(data_dir: &Path) -> Result<(), StoreError> {
+async fn open(data_dir: &Path) -> Result<Arc<EmbeddedStore>, StoreError> {
     let data_dir = data_dir.to_owned();
     let open = move || EmbeddedStore::open(data_dir, EmbeddedOptions::default());
-    let store = match tokio::task::spawn_blocking(open).await {
-        Ok(store) => store?,
-        Err(error) => return Err(StoreError::Internal(error.to_string())),
-    };
+    match tokio::task::spawn_blocking(open).await {
+        Ok(store) => store,
+        Err(error) => Err(StoreError::Internal(error.to_string())),
+    }
+}
+
+async fn read_all(data_dir: &Path) -> Result<(), StoreError> {
+    let store = open(data_dir).await?;
     let verified = store.verify().await;
     let closed = store.close().await;
     verified.and(closed)

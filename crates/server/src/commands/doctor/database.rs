@@ -3,6 +3,7 @@
 //! Read-only: it neither joins the cluster nor migrates the schema.
 
 use std::path::Path;
+use std::time::Duration;
 
 use postrider_api::vault::{KeyRing, Vault};
 use postrider_store::postgres::{ClusterSight, NodeSight, ServerSight, Visitor, shown};
@@ -152,12 +153,33 @@ fn clock(off_ms: i64) -> Said {
     let off = format!("this machine's clock is {off_ms} ms ahead of the database's");
     if off_ms.unsigned_abs() > CLOCK_OFF_MAX_MS {
         Said::Note(format!(
-            "{off}: due times and leases go by the database's, but times in the log do not agree; run \
-             a time service on both"
+            "{off}: only the times in this machine's log go by its clock, and do not agree with those of \
+             others; run a time service on both"
         ))
     } else {
         Said::Ok(off)
     }
+}
+
+/// The clock of the cluster: due times and every time that is shown are counted on it. Leases and the time in
+/// signatures go by the database's clock.
+fn cluster_clock(cluster: &ClusterSight) -> Said {
+    let Some(ahead_ms) = cluster.clock_ahead_ms else {
+        return Said::Ok(
+            "no node runs; the next one goes on from what the last one stored".to_owned(),
+        );
+    };
+    let off = ahead_ms.unsigned_abs();
+    if off <= CLOCK_OFF_MAX_MS {
+        return Said::Ok("the cluster's time and the database's clock agree".to_owned());
+    }
+    let direction = if ahead_ms > 0 { "ahead of" } else { "behind" };
+    Said::Note(format!(
+        "the cluster's time is {:.1} s {direction} the database's clock, which was set while nodes ran: due times \
+         go on at the pace of real time, so no slot is lost; leases and signatures go by the database's clock\nrun \
+         a time service on the database's machine",
+        Duration::from_millis(off).as_secs_f64()
+    ))
 }
 
 fn of_cluster(cluster: &ClusterSight, keyring: &Path) -> Vec<Finding> {
@@ -187,6 +209,7 @@ fn of_cluster(cluster: &ClusterSight, keyring: &Path) -> Vec<Finding> {
     let mut findings = vec![Finding { what: "schema", said: schema }];
     if is_readable {
         findings.push(Finding { what: "cluster's ring", said: ring(cluster, keyring) });
+        findings.push(Finding { what: "cluster's clock", said: cluster_clock(cluster) });
         findings.push(Finding { what: "nodes", said: nodes(&cluster.nodes) });
         findings.push(Finding { what: "shards", said: shards(cluster) });
     }
@@ -253,8 +276,6 @@ fn shards(cluster: &ClusterSight) -> Said {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use postrider_domain::time::Timestamp;
 
     use super::*;
@@ -347,6 +368,19 @@ mod tests {
         assert!(ended.join(" ").contains(b), "{ended:?}");
         assert!(ended.join(" ").contains("128 held, 128 of ended leases, 0 unowned"), "{ended:?}");
         assert!(said(&sight(Vec::new(), 256)).join(" ").contains("none runs"));
+        assert!(said(&sight(Vec::new(), 256)).join(" ").contains("no node runs"));
+        for (ahead_ms, expected) in [
+            (900, "cluster's clock: Ok(\"the cluster's time and the database's clock agree"),
+            (
+                3_600_000,
+                "cluster's clock: Note(\"the cluster's time is 3600.0 s ahead of the database's",
+            ),
+            (-2_500, "cluster's clock: Note(\"the cluster's time is 2.5 s behind the database's"),
+        ] {
+            let clock_ahead_ms = Some(ahead_ms);
+            let off = said(&ClusterSight { clock_ahead_ms, ..sight(Vec::new(), 256) }).join(" ");
+            assert!(off.contains(expected), "{off}");
+        }
         let newer = ClusterSight { schema: Some(Visitor::SCHEMA + 1), ..ClusterSight::default() };
         let newer = said(&newer).join(" ");
         let version = format!("Fault(\"version {}, of which", Visitor::SCHEMA + 1);
