@@ -46,6 +46,12 @@ impl<T> List<T> {
         List { data, next_cursor: page.next.map(|next| asked.shown(&next)) }
     }
 
+    /// The same page with this entry before the others.
+    pub(crate) fn beginning_with(mut self, first: Option<T>) -> Self {
+        self.data.splice(0..0, first);
+        self
+    }
+
     /// Makes a page from one of the store, with a conversion that can fail.
     pub(crate) fn try_of<R>(
         asked: &ListRequest,

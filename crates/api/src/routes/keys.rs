@@ -11,10 +11,10 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::PathId;
-use crate::auth::{IsAdmin, NewKey, View, new_key};
+use crate::auth::{GivenAdmin, IsAdmin, NewKey, View, new_key};
 use crate::body::Strict;
 use crate::draw::Draw;
-use crate::paging::{List, ListOf, Query, page, parameter};
+use crate::paging::{List, ListOf, ListRequest, Query, page, parameter};
 use crate::problem::{Code, Problem};
 use crate::state::ApiState;
 use crate::wire::check_name;
@@ -110,6 +110,7 @@ pub(crate) struct KeyQuery {
 /// List keys
 ///
 /// All keys with their tenants, admin keys included, or those of one tenant, or the admin keys alone; newest first.
+/// The admin key that the operator chose (`POSTRIDER_ADMIN_KEY`) is the first row, with the identifier `given`.
 #[utoipa::path(
     get, path = "/v1/keys", tag = "administration", params(KeyQuery),
     responses((status = 200, body = List<KeyView>, description = "A page of keys"))
@@ -133,17 +134,32 @@ pub(crate) async fn list(
         (Some(_), _) => return Err(Problem::field("scope", "`admin`, or leave it out")),
     };
     let list = ListOf { name: "keys", tenant: whose.as_ref(), filters: &[] };
-    let asked = page(list, query.limit.as_deref(), query.cursor.as_deref())?;
+    let mut asked = page(list, query.limit.as_deref(), query.cursor.as_deref())?;
+    let given = if whose.is_none() { given_key(&state, &mut asked) } else { None };
     let keys = state.store().keys(whose.as_ref(), &asked.request).await?;
-    Ok(Json(List::of(&asked, keys, |key| KeyView::of(&key))))
+    Ok(Json(List::of(&asked, keys, |key| KeyView::of(&key)).beginning_with(given)))
+}
+
+/// The key of `POSTRIDER_ADMIN_KEY`, which is not in the store: it is the first row of the first page,
+/// and takes one of its places. A page with a single place does not have it.
+fn given_key(state: &ApiState, asked: &mut ListRequest) -> Option<KeyView> {
+    let is_first = asked.request.cursor.is_none() && asked.request.limit > 1;
+    let given = shown_given(state).filter(|_| is_first)?;
+    asked.request.limit -= 1;
+    Some(given)
+}
+
+fn shown_given(state: &ApiState) -> Option<KeyView> {
+    state.given_admin().map(|_| KeyView::given(state.process().about().started_at))
 }
 
 /// The keys of all tenants, and the admin keys.
 async fn all_keys(state: &ApiState, query: &KeyQuery) -> Result<Json<List<KeyView>>, Problem> {
     let list = ListOf { name: "all keys", tenant: None, filters: &[] };
-    let asked = page(list, query.limit.as_deref(), query.cursor.as_deref())?;
+    let mut asked = page(list, query.limit.as_deref(), query.cursor.as_deref())?;
+    let given = given_key(state, &mut asked);
     let keys = state.store().keys_of_all(&asked.request).await?;
-    Ok(Json(List::of(&asked, keys, |key| KeyView::of(&key))))
+    Ok(Json(List::of(&asked, keys, |key| KeyView::of(&key)).beginning_with(given)))
 }
 
 /// Show a key
@@ -159,6 +175,9 @@ pub(crate) async fn show(
     IsAdmin(_): IsAdmin,
     id: PathId,
 ) -> Result<Json<KeyView>, Problem> {
+    if let Some(given) = shown_given(&state).filter(|_| id.0 == GivenAdmin::KEY_ID) {
+        return Ok(Json(given));
+    }
     Ok(Json(KeyView::of(&find(&state, &id).await?)))
 }
 
@@ -168,7 +187,8 @@ async fn find(state: &ApiState, id: &PathId) -> Result<Key, Problem> {
 
 /// Delete a key
 ///
-/// It stops working at once; on other nodes of a cluster within seconds.
+/// It stops working at once; on other nodes of a cluster within seconds. The key `given` is not deleted here: it is
+/// `POSTRIDER_ADMIN_KEY` of the server's environment.
 #[utoipa::path(
     delete, path = "/v1/keys/{id}", tag = "administration",
     params(("id" = String, Path, description = "The key's public part")),
@@ -180,6 +200,11 @@ pub(crate) async fn delete(
     draw: Draw,
     id: PathId,
 ) -> Result<StatusCode, Problem> {
+    if id.0 == GivenAdmin::KEY_ID && state.given_admin().is_some() {
+        let detail =
+            "this is the key of POSTRIDER_ADMIN_KEY: change it there, and restart the server";
+        return Err(Problem::new(Code::KeyInUse, detail));
+    }
     let key = match state.store().key(&id.0).await? {
         Some(key) => key,
         // An earlier run of this request has deleted it.

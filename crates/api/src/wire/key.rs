@@ -1,9 +1,12 @@
 //! Keys. The key itself is shown once, when it is created.
 
+use postrider_domain::access::Scope;
 use postrider_domain::time::Timestamp;
 use postrider_store::Key;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+
+use crate::auth::GivenAdmin;
 
 /// A key to be created.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -37,6 +40,7 @@ pub(crate) struct KeyView {
     tenant: Option<String>,
     name: Option<String>,
     scopes: Vec<&'static str>,
+    /// When it was created; for the key of `POSTRIDER_ADMIN_KEY` when the server started.
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
     #[schema(value_type = Option<String>, format = DateTime)]
@@ -57,6 +61,19 @@ pub(crate) struct KeyCreated {
 }
 
 impl KeyView {
+    /// The admin key that the operator chose, which this server has known since it started.
+    pub(crate) fn given(started_at: Timestamp) -> Self {
+        KeyView {
+            id: GivenAdmin::KEY_ID.to_owned(),
+            tenant: None,
+            name: Some("POSTRIDER_ADMIN_KEY".to_owned()),
+            scopes: vec![Scope::Admin.as_str()],
+            created_at: started_at,
+            expires_at: None,
+            last_used_at: None,
+        }
+    }
+
     pub(crate) fn of(key: &Key) -> Self {
         KeyView {
             id: key.id.clone(),

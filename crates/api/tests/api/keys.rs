@@ -150,3 +150,33 @@ async fn invalid_key_is_refused_with_the_reason() {
     }
     api.get("/v1/keys?scope=read").refused(422, "invalid_field", Some("scope")).await;
 }
+
+#[tokio::test]
+async fn the_admin_key_that_the_operator_chose_is_listed_and_not_deleted() {
+    let chosen = "a key that the operator chose";
+    let api = Api::with_given_admin(chosen).await;
+    let all = api.get("/v1/keys").key(chosen).expect(200).await;
+    let [given, first] = all["data"].as_array().unwrap().as_slice() else { panic!("{all}") };
+    assert_eq!((&given["id"], &given["name"]), (&json!("given"), &json!("POSTRIDER_ADMIN_KEY")));
+    assert_eq!((&given["tenant"], &given["scopes"]), (&json!(null), &json!(["admin"])));
+    assert_eq!(first["name"], "first admin key");
+    assert!(!all.to_string().contains(chosen), "{all}");
+    let admins = api.get("/v1/keys?scope=admin").key(chosen).expect(200).await;
+    assert_eq!(admins, all);
+    let of_tenant = api.get("/v1/keys?tenant=default").key(chosen).expect(200).await;
+    assert_eq!(of_tenant["data"], json!([]), "it belongs to no tenant");
+    assert_eq!(api.get("/v1/keys/given").key(chosen).expect(200).await, *given);
+    api.delete("/v1/keys/given").key(chosen).refused(409, "key_in_use", None).await;
+    // It takes a place of the first page, and no key is left out.
+    api.key("default", &["read"]).await;
+    let page = api.get("/v1/keys?limit=2").key(chosen).expect(200).await;
+    assert_eq!(page["data"].as_array().unwrap().len(), 2);
+    let next = format!("/v1/keys?limit=2&cursor={}", page["next_cursor"].as_str().unwrap());
+    let rest = api.get(&next).key(chosen).expect(200).await;
+    assert_eq!(rest["data"], json!([first]), "{page}");
+
+    let without = Api::new().await;
+    without.get("/v1/keys/given").refused(404, "not_found", None).await;
+    without.delete("/v1/keys/given").refused(404, "not_found", None).await;
+    assert_eq!(without.get("/v1/keys").expect(200).await["data"].as_array().unwrap().len(), 1);
+}

@@ -15,6 +15,7 @@ mod neighbours;
 #[path = "../../../store/tests/postgres/proxy.rs"]
 mod proxy;
 mod receiver;
+mod recovery;
 mod scene;
 #[expect(dead_code, reason = "the tests of the store use more of it")]
 #[path = "../../../store/tests/postgres/server.rs"]

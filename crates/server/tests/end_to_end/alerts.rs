@@ -202,6 +202,80 @@ fn dead_deliveries_are_counted_and_no_payload_is_told() {
     assert!(!told.to_string().contains("payload-of-a-customer"), "{told}");
 }
 
+/// The first message about this kind: its status and its line.
+fn told_of(webhook: &Receiver, kind: &str) -> (Json, Json) {
+    for count in 1.. {
+        let arrived = webhook.wait_for(count);
+        let data = signed(&arrived[count - 1])["data"].clone();
+        let lines = data["alerts"].as_array().unwrap();
+        if let Some(line) = lines.iter().find(|line| line["kind"] == kind) {
+            return (data["status"].clone(), line.clone());
+        }
+    }
+    unreachable!("waiting for a message ends or panics")
+}
+
+#[test]
+fn frozen_destinations_are_told_whether_the_receiver_is_gone_or_somebody_froze_them() {
+    let (webhook, gone, good) = (Receiver::start(200), Receiver::start(410), Receiver::start(200));
+    let targets = json!([{"name": "hook", "url": webhook.url(), "secret": SECRET}]);
+    let server = start(&targets).fresh();
+    server.subscribe(&gone.url());
+    server.send(1);
+    let (status, line) = told_of(&webhook, "destination_frozen");
+    assert_eq!((status, &line["count"]), (json!("firing"), &json!(1)), "{line}");
+    assert_eq!(line["severity"], "error", "{line}");
+    let frozen = server.destination();
+    assert_eq!(frozen["state"], "frozen");
+    let path = format!("/v1/destinations/{}", frozen["id"].as_str().unwrap());
+    gone.answer(200);
+    server.ask("POST", &format!("{path}/enable"), None, 200);
+    webhook.wait_until(2);
+    let told = signed(&webhook.arrived()[1]);
+    assert_eq!(told["data"]["status"], "resolved", "{told}");
+
+    let made = server.subscribe(&good.url());
+    let path = format!("/v1/destinations/{}", made["destination_id"].as_str().unwrap());
+    server.ask("POST", &format!("{path}/freeze"), Some(&json!({"reason": "maintenance"})), 200);
+    let told = signed(&webhook.wait_for(3)[2]);
+    let line = &told["data"]["alerts"][0];
+    assert_eq!(
+        (&line["kind"], &line["count"]),
+        (&json!("destination_frozen"), &json!(1)),
+        "{told}"
+    );
+}
+
+#[test]
+fn failure_of_most_destinations_is_told_as_suspended_transitions() {
+    let (webhook, bad) = (Receiver::start(200), Receiver::start(500));
+    let targets = json!([{"name": "hook", "url": webhook.url(), "secret": SECRET}]);
+    let server = start(&targets).with(&["--set", "mass_failure.destinations_min=3"]).fresh();
+    for n in 0..4 {
+        server.subscribe(&bad.url_of(&format!("one-of-many-{n}")));
+    }
+    server.send(2);
+    let (status, line) = told_of(&webhook, "transitions_suspended");
+    assert_eq!((status, &line["severity"]), (json!("firing"), &json!("critical")), "{line}");
+    let shown = server.get("/v1/destinations");
+    let states: Vec<&Json> =
+        shown["data"].as_array().unwrap().iter().map(|d| &d["state"]).collect();
+    assert!(states.iter().all(|state| **state == "enabled"), "{shown}");
+}
+
+#[test]
+fn disk_with_less_free_space_than_wanted_is_told() {
+    let webhook = Receiver::start(200);
+    let targets = json!([
+        {"name": "hook", "url": webhook.url(), "secret": SECRET, "kinds": ["disk"]},
+    ]);
+    // No disk is entirely free.
+    let server = start(&targets).with(&["--set", "alerts.disk_free_min=100%"]).fresh();
+    let (status, line) = told_of(&webhook, "disk");
+    assert_eq!((status, &line["severity"]), (json!("firing"), &json!("critical")), "{line}");
+    drop(server);
+}
+
 #[test]
 fn failing_target_is_retried_and_delays_nothing() {
     let (broken, bad, good) = (Receiver::start(503), Receiver::start(500), Receiver::start(200));

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
 use crate::support::server::Server;
 use crate::support::{Receiver, Start, postrider, run, stderr, stdout, text};
@@ -220,6 +220,28 @@ fn deliveries_are_watched_and_replays_followed() {
     check(&["events", "list"], 0, &["task.updated", "DELIVERIES"]);
     check(&["tenants", "create", "acme", "--name", "Acme"], 0, &["--as acme"]);
     check(&["tenants", "list"], 0, &["acme", "default"]);
+    let update = ["tenants", "update", "acme"];
+    let update = |options: &[&str], code, expected: &[&str]| {
+        check(&[&update, options].concat(), code, expected);
+    };
+    let limits =
+        ["--quota", "subscriptions=50", "--quota", "unfinished=7", "--events-per-second", "9"];
+    let shown = ["subscriptions: 50, unfinished: 7", "at most 9 per second"];
+    update(&limits, 0, &shown);
+    let about = ["--name", "", "--description", "From Oslo", "--metadata", "plan=gold"];
+    update(&about, 0, &[shown[0], "From Oslo", "plan: gold"]);
+    update(&["--quota", "", "--events-per-second", "default"], 0, &["From Oslo"]);
+    let acme = server.get("/v1/tenants/acme");
+    assert_eq!((&acme["name"], &acme["quotas"]), (&json!(null), &json!({})), "{acme}");
+    assert_eq!(acme["events_per_second"], json!(null), "{acme}");
+    assert_eq!(acme["metadata"], json!({"plan": "gold"}), "{acme}");
+    update(&[], 2, &["nothing to change"]);
+    update(&["--quota", "subscriptions"], 2, &["--quota subscriptions: give a name and a value"]);
+    update(&["--quota", "subscriptions=many"], 2, &["as NAME=NUMBER"]);
+    update(&["--quota", "unknown=1"], 1, &["quotas"]);
+    let globex = ["tenants", "create", "globex", "--requests-per-second", "3"];
+    check(&globex, 0, &["--as globex"]);
+    assert_eq!(server.get("/v1/tenants/globex")["requests_per_second"], 3);
 }
 
 fn damage(path: &Path) {

@@ -3,7 +3,7 @@
 
 #[path = "../../../store/tests/postgres/server.rs"]
 #[expect(dead_code, reason = "the tests of the store use more of it")]
-mod postgres;
+pub(crate) mod postgres;
 
 use std::path::Path;
 use std::process::Output;

@@ -1,8 +1,11 @@
 //! The story of a weekend on a faster clock: Friday's failure, Monday's recovery, everything delivered
-//! once.
+//! once. On the embedded store, and on PostgreSQL.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value as Json;
 
+use crate::migrate::postgres;
 use crate::support::server::Server;
 use crate::support::{Receiver, Start, balances, text};
 
@@ -13,12 +16,22 @@ fn ledger(server: &Server) -> Json {
     ledger
 }
 
-#[test]
-fn a_weekend_outage_ends_with_everything_delivered_once() {
+/// The receiver has accepted each of these deliveries once, and nothing else.
+fn assert_each_accepted_once(receiver: &Receiver, expected: &BTreeSet<String>) {
+    let mut times: BTreeMap<String, usize> = BTreeMap::new();
+    for one in receiver.arrived().into_iter().filter(|one| one.status == 200) {
+        *times.entry(one.webhook_id).or_default() += 1;
+    }
+    let twice: Vec<_> = times.iter().filter(|(_, times)| **times != 1).collect();
+    assert!(twice.is_empty(), "accepted more than once: {twice:?}");
+    assert_eq!(&times.into_keys().collect::<BTreeSet<_>>(), expected);
+}
+
+fn weekend(start: Start) {
     let receiver = Receiver::start(200);
     // 48 hours are 8.7 seconds on this clock, and ten minutes 30 ms.
     let settings = ["--time-scale", "20000", "--set", "recovery.dead=replay"];
-    let mut server = Start::dev().with(&settings).fresh();
+    let mut server = start.with(&settings).fresh();
     server.subscribe(&receiver.url());
     server.send(20);
     server.wait("Friday's events", |server| (ledger(server)["delivered"] == 20).then_some(()));
@@ -42,14 +55,30 @@ fn a_weekend_outage_ends_with_everything_delivered_once() {
     });
     assert_eq!(server.destination()["state"], "enabled");
     assert_eq!(ledger(&server)["dead"], 0);
+    let mut all = BTreeSet::new();
     for delivery in server.all("/v1/deliveries") {
-        let one = server.get(&format!("/v1/deliveries/{}", text(&delivery, "id")));
+        let id = text(&delivery, "id");
+        let one = server.get(&format!("/v1/deliveries/{id}"));
         let log = one["attempt_log"].as_array().unwrap();
         let taken = log.iter().filter(|attempt| attempt["status"] == 200).count();
         assert_eq!(taken, 1, "once: {one}");
+        all.insert(id);
     }
+    assert_eq!(all.len(), 225);
+    assert_each_accepted_once(&receiver, &all);
     let jobs = server.get("/v1/replays");
     let replayed: u64 =
         jobs["data"].as_array().unwrap().iter().map(|job| job["done"].as_u64().unwrap()).sum();
     assert!(replayed >= 180, "{jobs}");
+}
+
+#[test]
+fn a_weekend_outage_ends_with_everything_delivered_once() {
+    weekend(Start::dev());
+}
+
+#[test]
+fn a_weekend_outage_on_postgresql_ends_with_everything_delivered_once() {
+    let database = postgres::Server::start();
+    weekend(Start::dev().with(&["--store", &database.database("weekend")]));
 }

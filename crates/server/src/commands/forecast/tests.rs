@@ -102,6 +102,25 @@ fn presets_die_when_their_schedules_end() {
     assert!(svix.forecast.failed_attempts > 100_000, "{}", svix.forecast.failed_attempts);
 }
 
+/// One a day for five days: 60 attempts are too few to be disabled, so nothing recovers.
+#[test]
+fn receiver_of_few_deliveries_is_never_disabled_and_nothing_is_replayed_by_itself() {
+    let scenario = Scenario {
+        traffic: given::traffic("1/d").unwrap(),
+        outage: HOUR * 24 * 5,
+        healthy_before: Duration::ZERO,
+        enabled_after: None,
+        answer_time: Duration::from_millis(100),
+        in_flight_max: 64,
+        samples: 600,
+    };
+    let [ours, replay] =
+        [Preset::Default, Preset::Replay].map(|preset| preset.forecast(&scenario).unwrap());
+    assert!(ours.transitions.is_empty() && replay.transitions.is_empty());
+    assert_eq!((ours.dead, ours.replayed), (3, 0));
+    assert_eq!((replay.dead, replay.replayed), (3, 0), "recovery.dead needs an outage that ends");
+}
+
 #[test]
 fn the_drawing_is_well_formed_and_carries_nothing_foreign() {
     let (question, mut plans) = weekend();

@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-use crate::output::{Colour, part};
+use crate::output::{Colour, escaped, part};
 use crate::show::{Empty, Fields, Show, cell};
 use crate::table::{Cell, Column};
 
@@ -18,8 +18,25 @@ pub(in crate::commands) fn tenant(show: &Show, one: &Json) -> String {
     Fields::new()
         .with("tenant", cell(one, "id"))
         .with_part("name", one, "name")
+        .with_part("description", one, "description")
+        .with_some("metadata", pairs(one, "metadata"))
+        .with_some("quotas", pairs(one, "quotas"))
+        .with_some("requests", rate(one, "requests_per_second"))
+        .with_some("events", rate(one, "events_per_second"))
         .with_some("created", show.moment(one, "created_at"))
         .shown(show.output)
+}
+
+/// An object as pairs, joined by commas; `None` if it has none.
+fn pairs(one: &Json, name: &str) -> Option<String> {
+    let pairs = one[name].as_object().filter(|pairs| !pairs.is_empty())?;
+    let pair = |key: &String| format!("{}: {}", escaped(key), part(&one[name], key));
+    Some(pairs.keys().map(pair).collect::<Vec<_>>().join(", "))
+}
+
+/// A limit of its own, in words; `None` if the server's holds.
+fn rate(one: &Json, name: &str) -> Option<String> {
+    one[name].as_u64().map(|rate| format!("at most {rate} per second"))
 }
 
 pub(in crate::commands) fn keys(show: &Show, list: &Json) -> String {

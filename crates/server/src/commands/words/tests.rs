@@ -280,6 +280,12 @@ fn tenants_keys_and_audit_log_at_80_columns() {
     ]);
     check("tenants_list", |show| access::tenants(show, &list(&tenants)));
     check("tenants_get", |show| access::tenant(show, &tenants[0]));
+    let own = json!({
+        "id": "acme", "name": "Acme", "description": format!("First {HOSTILE}"),
+        "metadata": {"plan": "gold", "region": HOSTILE}, "quotas": {"subscriptions": 50},
+        "requests_per_second": 200, "events_per_second": null, "created_at": NOW,
+    });
+    check("tenants_get_own_limits", |show| access::tenant(show, &own));
     let keys = json!([
         {
             "id": "0a1b2c3d4e5f6071", "tenant": "acme", "name": "acme's own key for billing",

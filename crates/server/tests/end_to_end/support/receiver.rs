@@ -23,6 +23,8 @@ pub(crate) struct Arrived {
     /// When it was received completely.
     pub(crate) at: Instant,
     pub(crate) body: Vec<u8>,
+    /// The status of the answer.
+    pub(crate) status: u16,
 }
 
 #[derive(Default)]
@@ -138,7 +140,7 @@ fn is_one_of(many: u64, webhook_id: &str) -> bool {
 }
 
 fn respond(request: Request, shared: &Shared) -> String {
-    let arrived = Arrived {
+    let mut arrived = Arrived {
         path: request.path.clone(),
         webhook_id: request.header("webhook-id").to_owned(),
         signed: ["webhook-timestamp", "webhook-signature"]
@@ -146,14 +148,15 @@ fn respond(request: Request, shared: &Shared) -> String {
         traceparent: request.header("traceparent").to_owned(),
         at: request.at,
         body: request.body,
+        status: shared.status.load(Ordering::SeqCst),
     };
-    let mut status = shared.status.load(Ordering::SeqCst);
     let mut state = shared.state.lock().unwrap();
     let many = shared.first_fails_of.load(Ordering::SeqCst);
     if is_one_of(many, &arrived.webhook_id) && state.failed_once.insert(arrived.webhook_id.clone())
     {
-        status = 500;
+        arrived.status = 500;
     }
+    let status = arrived.status;
     state.arrived.push(arrived);
     state.open += 1;
     state.open_most = state.open_most.max(state.open);
