@@ -143,8 +143,8 @@ codes! {
     /// The tenant still has subscriptions.
     TenantInUse = "tenant_in_use", CONFLICT, "The tenant cannot be deleted",
         "Delete the tenant's subscriptions first; the tenant default stays.";
-    /// A key cannot delete itself.
-    KeyInUse = "key_in_use", CONFLICT, "The key cannot delete itself",
+    /// A key cannot delete itself, and the key of `POSTRIDER_ADMIN_KEY` is not deleted here.
+    KeyInUse = "key_in_use", CONFLICT, "The key cannot be deleted",
         "Delete the key with another admin key.";
     /// The idempotency key was used for another request.
     IdempotencyConflict = "idempotency_conflict", CONFLICT, "The idempotency key was used for another request",
