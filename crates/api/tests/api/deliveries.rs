@@ -278,7 +278,7 @@ async fn blocked_in(mut stream: Stream) -> Value {
 }
 
 #[tokio::test]
-async fn blocked_address_is_streamed_to_admin_keys_and_to_no_other() {
+async fn blocked_address_is_streamed_to_nobody() {
     const ADDRESS: &str = "10.1.2.3";
     let api = Api::new().await;
     let mut streams = Vec::new();
@@ -291,14 +291,13 @@ async fn blocked_address_is_streamed_to_admin_keys_and_to_no_other() {
         let cookie = portal::open(&api, &made).await;
         streams.push(Stream::of(with(api.get("/v1/stream"), &cookie).response().await));
     }
-    let operator = Stream::of(api.get("/v1/stream").response().await);
+    // A stream is encoded once for all who follow the tenant: admin keys see the address elsewhere.
+    streams.push(Stream::of(api.get("/v1/stream").response().await));
     api.delivery("blocked").await;
     for stream in streams {
         let shown = blocked_in(stream).await.to_string();
         assert!(!shown.contains(ADDRESS), "{shown}");
     }
-    let shown = blocked_in(operator).await;
-    assert_eq!(shown["attempt"]["detail"], "10.1.2.3 is private");
 }
 
 #[tokio::test]
