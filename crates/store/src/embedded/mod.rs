@@ -40,9 +40,8 @@
 //! whose caller has gone away is interrupted. So the reads of one tenant never delay those of
 //! another.
 //!
-//! A tenant's read never waits for the applier because of other tenants' records. Events, deliveries, attempts and
-//! circuits are read without waiting: what is not applied is put over what SQLite has
-//! (`apply/unapplied.rs`). Sums and timelines wait until everything that was acknowledged before is applied (a
+//! Events, deliveries, attempts and circuits of a tenant never wait for the applier: what is not applied is put
+//! over what SQLite has (`apply/unapplied.rs`). Sums and timelines wait until everything that was acknowledged before is applied (a
 //! barrier), but only while something of the tenant that they depend on is not. So do the engine's reads and
 //! lists of all tenants, always. A delivery's row is in its day's file from acceptance on,
 //! whatever its state; the queue in `main.db` is only the index of work. So every answer comes from one
@@ -159,6 +158,8 @@ pub struct EmbeddedStore {
     scans: Arc<Semaphore>,
     /// Permits for reading single records, fair between tenants.
     points: Arc<FairSemaphore>,
+    /// Permits for waiting at a barrier, fair between tenants: each barrier ends a batch of the applier.
+    barriers: Arc<FairSemaphore>,
     /// Permits for lists, fair between tenants.
     lists: Arc<FairSemaphore>,
     /// The runtime whose threads read lists; `None` for the runtime of the caller.
@@ -233,7 +234,9 @@ impl EmbeddedStore {
         &self,
         read: impl FnOnce(&ReadGuard<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
+        let turn = self.barriers.take(None).await?;
         self.barrier().await?;
+        drop(turn);
         let permit = self.lists.take(None).await?;
         self.read_with_permit(self.lists_on.as_ref(), permit, read).await
     }
@@ -303,7 +306,9 @@ impl EmbeddedStore {
         if let Some(answer) = answer {
             return Ok(answer);
         }
+        let turn = self.barriers.take(Some(tenant.clone())).await?;
         self.barrier().await?;
+        drop(turn);
         let permit = places.take(Some(tenant.clone())).await?;
         self.read_with_permit(runtime, permit, move |guard| read(guard, &O::default())).await
     }

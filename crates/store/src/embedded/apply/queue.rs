@@ -23,6 +23,9 @@ const RECORDS_MAX: usize = 100_000;
 const BYTES_MAX: usize = 32 << 20;
 /// The most bytes of records in the queue.
 const WAITING_BYTES_MAX: usize = 48 << 20;
+/// So many tasks run before records have their turn: a steady stream of tasks must not keep records out of
+/// SQLite.
+const FIRST_IN_A_ROW_MAX: usize = 8;
 /// How long records wait for more. A delivery that is accepted and ends within this time is never
 /// written to a lane.
 const LINGER: Duration = Duration::from_millis(200);
@@ -63,6 +66,8 @@ struct State {
     items: VecDeque<Item>,
     /// Tasks that depend on no record: they are taken before everything else.
     first: VecDeque<Task>,
+    /// How many of them were taken since the last entry of `items`, while such entries waited.
+    first_in_a_row: usize,
     record_bytes: usize,
     records: usize,
     batches: usize,
@@ -121,7 +126,8 @@ impl ApplyQueue {
         self.push_to(|state| state.items.push_back(item))
     }
 
-    /// Puts a task before all records. Only for a task that neither reads nor writes what records write.
+    /// Puts a task before all records. Only for a task that neither reads nor writes the columns that records
+    /// write.
     pub(in crate::embedded) fn push_first(&self, task: Task) -> Result<(), StoreError> {
         self.push_to(|state| state.first.push_back(task))
     }
@@ -182,7 +188,11 @@ impl ApplyQueue {
             state = lingered.unwrap_or_else(PoisonError::into_inner).0;
         }
         state.busy = true;
-        if let Some(task) = state.first.pop_front() {
+        let is_turn_of_items =
+            !state.items.is_empty() && state.first_in_a_row >= FIRST_IN_A_ROW_MAX;
+        if !is_turn_of_items && let Some(task) = state.first.pop_front() {
+            state.first_in_a_row =
+                if state.items.is_empty() { 0 } else { state.first_in_a_row + 1 };
             return Some(Taken::Task(task));
         }
         // The journal's writer waits for this lock, so only whole batches are moved while it is held.
@@ -200,7 +210,10 @@ impl ApplyQueue {
                 Some(Item::Barrier(reply)) if batches.is_empty() => {
                     return Some(Taken::Barrier(reply));
                 }
-                Some(Item::Task(task)) if batches.is_empty() => return Some(Taken::Task(task)),
+                Some(Item::Task(task)) if batches.is_empty() => {
+                    state.first_in_a_row = 0;
+                    return Some(Taken::Task(task));
+                }
                 Some(other) => {
                     state.items.push_front(other);
                     break;
@@ -208,6 +221,7 @@ impl ApplyQueue {
                 None => break,
             }
         }
+        state.first_in_a_row = 0;
         state.records -= records;
         state.batches -= batches.len();
         state.record_bytes -= bytes;
@@ -292,5 +306,24 @@ impl ApplyQueue {
         let state = self.lock();
         let waited = self.work.wait_timeout_while(state, pause, |state| !state.closed);
         !waited.unwrap_or_else(PoisonError::into_inner).0.closed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steady_stream_of_first_tasks_does_not_keep_other_entries_waiting() {
+        let queue = ApplyQueue::default();
+        let (reply, _waits) = oneshot::channel();
+        queue.push(Item::Barrier(reply)).unwrap();
+        for _ in 0..FIRST_IN_A_ROW_MAX {
+            queue.push_first(Box::new(|_| Ok(()))).unwrap();
+            queue.push_first(Box::new(|_| Ok(()))).unwrap();
+            assert!(matches!(queue.take(), Some(Taken::Task(_))));
+            queue.done();
+        }
+        assert!(matches!(queue.take(), Some(Taken::Barrier(_))));
     }
 }

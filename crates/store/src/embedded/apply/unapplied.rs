@@ -210,16 +210,16 @@ impl Unapplied {
 
     /// The latest circuits of a tenant's destinations; `None` if they are too many for one read.
     pub(in crate::embedded) fn circuits(&self, tenant: &TenantId) -> Option<Circuits> {
-        let mut circuits = Circuits::default();
+        let mut latest = QuickMap::default();
         for (batch, of) in self.of_tenant(tenant) {
             for change in batch.destinations(of) {
-                circuits.insert(change.id, change.circuit.clone());
+                latest.insert(change.id, &change.circuit);
             }
-            if circuits.len() > CHANGES_MAX {
+            if latest.len() > CHANGES_MAX {
                 return None;
             }
         }
-        Some(circuits)
+        Some(latest.into_iter().map(|(id, circuit)| (id, circuit.clone())).collect())
     }
 
     /// The attempts of a delivery, oldest first.

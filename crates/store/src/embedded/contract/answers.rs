@@ -68,6 +68,19 @@ impl Keeping {
     }
 }
 
+/// The task that writes the gathered answers. If it is dropped instead, because the disk is full or the
+/// store stops, the answers are dropped too: their callers get an error, and the next answer has a
+/// task of its own.
+struct Writing(Option<Keeping>);
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        if let Some(keeping) = self.0.take() {
+            drop(keeping.take());
+        }
+    }
+}
+
 impl Keep {
     fn write(
         &self,
@@ -113,11 +126,12 @@ impl EmbeddedStore {
         let (tenant, key, answer) = (tenant.clone(), key.to_owned(), answer.clone());
         let (reply, kept) = oneshot::channel();
         if self.keeping.add(Keep { tenant, key, answer, since, reply }) {
-            let keeping = self.keeping.clone();
-            let job = Box::new(move |applier: &mut Applier| keeping.write(applier));
-            // Callers that added an answer meanwhile get an error because their reply channels are
-            // dropped.
-            self.queue.push_first(job).inspect_err(|_| drop(self.keeping.take()))?;
+            let mut writing = Writing(Some(self.keeping.clone()));
+            let job = Box::new(move |applier: &mut Applier| match writing.0.take() {
+                Some(keeping) => keeping.write(applier),
+                None => Ok(()),
+            });
+            self.queue.push_first(job)?;
         }
         match kept.await {
             Ok(kept) => kept,
@@ -238,4 +252,31 @@ pub(in crate::embedded) fn put(
     ];
     let mut insert = transaction.prepare_cached(insert).at(path)?;
     insert.execute(values).at(path).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keep() -> (Keep, oneshot::Receiver<Result<IdempotentAnswer, StoreError>>) {
+        let (reply, kept) = oneshot::channel();
+        let answer = IdempotentAnswer {
+            request: [0; 32],
+            status: 200,
+            body: Vec::new(),
+            created_at: Timestamp::EPOCH,
+        };
+        let (tenant, key) = (TenantId::default_tenant(), "key".to_owned());
+        (Keep { tenant, key, answer, since: Timestamp::EPOCH, reply }, kept)
+    }
+
+    #[test]
+    fn dropped_task_refuses_its_answers_and_the_next_answer_has_a_task_of_its_own() {
+        let keeping = Keeping::default();
+        let (first, mut kept) = keep();
+        assert!(keeping.add(first));
+        drop(Writing(Some(keeping.clone())));
+        assert!(matches!(kept.try_recv(), Err(oneshot::error::TryRecvError::Closed)));
+        assert!(keeping.add(keep().0), "nobody would write it");
+    }
 }

@@ -20,6 +20,10 @@ use crate::error::StoreError;
 /// How many reads of the engine and of authentication run at the same time. Each has a connection
 /// of its own to every file that it reads, which costs memory and file descriptors.
 pub(in crate::embedded) const VITAL_MAX: usize = 8;
+/// How many reads of tenants wait at a barrier at the same time.
+pub(in crate::embedded) const BARRIERS_MAX: usize = 32;
+/// How many reads may wait for that, for each tenant.
+pub(in crate::embedded) const BARRIERS_QUEUE_MAX: usize = 2_048;
 /// How many reads of single records, for tenants, run at the same time.
 pub(in crate::embedded) const POINTS_MAX: usize = 8;
 /// How many reads of single records may wait, for each tenant. The engine asks for many at once.

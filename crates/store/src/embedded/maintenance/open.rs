@@ -144,6 +144,7 @@ impl EmbeddedStore {
             vital: Arc::new(tokio::sync::Semaphore::new(read_pool::VITAL_MAX)),
             scans: Arc::new(tokio::sync::Semaphore::new(1)),
             points: FairSemaphore::new(read_pool::POINTS_MAX, read_pool::POINTS_QUEUE_MAX),
+            barriers: FairSemaphore::new(read_pool::BARRIERS_MAX, read_pool::BARRIERS_QUEUE_MAX),
             lists: FairSemaphore::new(read_pool::LISTS_MAX, read_pool::LISTS_QUEUE_MAX),
             lists_on,
             layout,
