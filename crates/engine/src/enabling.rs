@@ -53,8 +53,10 @@ impl EngineHandle {
             replays_dead: wish.dead_since.is_some(),
         };
         if how.replays_dead {
-            // Check the quota first: a refused call must not enable the destination.
-            self.admit_replay(tenant, true).await?;
+            // Check the quota first: a refused call must not enable the destination. The policy may
+            // replay the dead of the outage too, and its jobs take their places earlier.
+            let of_the_policy = self.destination_policy(tenant, destination).dead.len();
+            self.admit_replays(tenant, true, of_the_policy.saturating_add(1)).await?;
         }
         let (owner, reason) = (tenant.clone(), wish.reason.clone());
         let request = PeerRequest::Enable { tenant: owner, destination, reason, how };

@@ -396,6 +396,16 @@ impl EngineHandle {
         tenant: &TenantId,
         is_new: bool,
     ) -> Result<(), CommandError> {
+        self.admit_replays(tenant, is_new, 1).await
+    }
+
+    /// Whether so many more replays of a tenant may run, as [`Self::admit_replay`] says of one.
+    pub(crate) async fn admit_replays(
+        &self,
+        tenant: &TenantId,
+        is_new: bool,
+        jobs: usize,
+    ) -> Result<(), CommandError> {
         let store = &self.shared.store;
         let limit = |quota| self.shared.ingest.backlog.limit(Some(tenant), quota);
         let replays_max = limit(Quota::TenantReplays);
@@ -406,7 +416,7 @@ impl EngineHandle {
             return Ok(());
         }
         let running = store.running_replays().await?;
-        let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX).saturating_add(1);
+        let count = |n: usize| u64::try_from(n.saturating_add(jobs)).unwrap_or(u64::MAX);
         let own = running.iter().filter(|job| job.tenant == *tenant).count();
         self.check_quota(Some(tenant), Quota::TenantReplaysRunning, count(own))?;
         self.check_quota(None, Quota::ReplaysRunning, count(running.len()))?;

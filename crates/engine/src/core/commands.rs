@@ -101,7 +101,7 @@ impl Core {
             // Also if a replay job was requested: a crash may come before that job is stored.
             circuit.end_outage(policy.dead_recovery(), self.now);
         }
-        self.table.dests[ix.get()].shares_pace = how.replays_dead;
+        self.table.dests[ix.get()].shares_pace = how.replays_dead && is_changed;
         self.circuit_changed(ix, transition);
         // One that was enabled already sends what waits only where somebody asks for it.
         if is_changed || how.drains.is_some() {

@@ -69,14 +69,16 @@ impl Core {
     /// keep the pace of one. After a crash the jobs are the same ones: a job that was stored before
     /// is not made twice.
     fn replay_dead(&mut self, ix: DestIx) {
-        let dest = &self.table.dests[ix.get()];
+        let dest = &mut self.table.dests[ix.get()];
+        // It belongs to the enabling that led here, not to later outages.
+        let shares_pace = std::mem::take(&mut dest.shares_pace);
         let Some(since) = dest.record.circuit.replay_dead_since.filter(|_| !dest.lost) else {
             return;
         };
         let recovered_at = dest.record.circuit.recovered_at.unwrap_or(self.now);
         let wanted = self.destination_policy(ix).dead;
         let count = u32::try_from(wanted.len()).unwrap_or(u32::MAX).max(1);
-        let count = count.saturating_add(u32::from(dest.shares_pace));
+        let count = count.saturating_add(u32::from(shares_pace));
         let pace = (self.policy.recovery.dead_per_second / count).max(1);
         let dest = &mut self.table.dests[ix.get()];
         dest.dead_replays.clear();
