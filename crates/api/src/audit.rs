@@ -105,6 +105,10 @@ const NOT_LOGGED: &[&str] = &[
     "/v1/simulate",
 ];
 
+/// Marks the answer of a request that changed nothing, such as the dry run of a replay: it has no entry.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OnlyTried;
+
 /// The part of an entry that is known before the mutation is carried out.
 pub(crate) struct PendingEntry {
     tenant: Option<TenantId>,
@@ -132,6 +136,9 @@ pub(crate) async fn run(
     let Some(begun) = begin(caller, &request) else { return next.run(request).await };
     let begun = begun.of_owner(state).await;
     let response = next.run(request).await;
+    if response.extensions().get::<OnlyTried>().is_some() {
+        return response;
+    }
     let (response, begun) = name_created(response, begun).await;
     begun.end(state, outcome(&response)).await;
     response

@@ -11,6 +11,7 @@ use postrider_store::{ReplayJob, ReplayState};
 use super::PathId;
 use super::subscription_uid;
 use super::subscriptions::PageQuery;
+use crate::audit::OnlyTried;
 use crate::auth::{CanManage, CanRead};
 use crate::body::{Nothing, Strict, StrictOrNone};
 use crate::draw::Draw;
@@ -47,7 +48,9 @@ pub(crate) async fn create(
     let (mut wish, dry_run) = body.check()?;
     if dry_run {
         let total = state.engine().count_replay(&caller.tenant, &wish).await?;
-        return Ok(Json(DryRun { dry_run, total }).into_response());
+        let mut answer = Json(DryRun { dry_run, total }).into_response();
+        answer.extensions_mut().insert(OnlyTried);
+        return Ok(answer);
     }
     let id = ReplayId::new(draw.created_at(&state), draw.bytes("replay id")?);
     wish.id = Some(id);

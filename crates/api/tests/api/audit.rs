@@ -30,6 +30,15 @@ async fn entries(api: &Api, query: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
+async fn dry_run_of_a_replay_leaves_no_entry() {
+    let api = Api::new().await;
+    let before = entries(&api, "").await.len();
+    let dry = json!({"state": "dead", "dry_run": true});
+    api.call("POST", "/v1/replays").json(dry).expect(200).await;
+    assert_eq!(entries(&api, "").await.len(), before);
+}
+
+#[tokio::test]
 async fn every_mutating_route_leaves_an_entry_with_a_name_of_its_own() {
     let api = Api::new().await;
     let mut actions = Vec::new();
