@@ -43,6 +43,8 @@ test(`a list of ${ROWS} deliveries scrolls to its end and holds few rows`, async
   const began = Date.now();
   for (let n = 0; n < ROWS; n += 1000) await server.post('events/batch', events(Math.min(1000, ROWS - n), 'bulk.made'));
   context.diagnostic(`${ROWS} events were accepted in ${((Date.now() - began) / 1000).toFixed(1)} s`);
+  // What follows measures the page, not a server that still sends.
+  await server.until('ledger', (ledger) => ledger.queued + ledger.in_flight === 0, 'everything to be sent', 300);
   const page = await openPage(browser, server);
   await signIn(page, server.key);
   await go(page, '/deliveries');
@@ -57,7 +59,7 @@ test(`a list of ${ROWS} deliveries scrolls to its end and holds few rows`, async
       return rows >= wanted && rows;
     },
     ROWS,
-    { polling: 'raf', timeout: 120_000 },
+    { polling: 'raf', timeout: 300_000 },
   );
   const rows = await loaded.jsonValue();
   assert.ok((await page.locator('.row').count()) < 100, 'only the rows in view exist');

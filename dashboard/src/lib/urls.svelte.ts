@@ -25,8 +25,8 @@ class Urls {
   of(id: string, tenant: string | null = null): string | undefined {
     const found = this.#known.get(id);
     const isAbsent = Date.now() - (this.#absent.get(id) ?? 0) < FORGET_MS;
-    if (!found && !isAbsent && this.#wanted.size < WANTED_MAX) {
-      this.#wanted.set(id, tenant);
+    if (!found && !isAbsent) {
+      if (this.#wanted.size < WANTED_MAX) this.#wanted.set(id, tenant);
       queueMicrotask(() => void this.#read());
     }
     return found;
