@@ -123,7 +123,9 @@ def _pairs(headers: Headers) -> list[tuple[str, str]]:
     multi = getattr(headers, "multi_items", None)
     if multi is not None:
         return list(multi())
-    return list(headers.items() if isinstance(headers, Mapping) else headers)
+    # Not every collection with items is a Mapping: the headers of `http.server` are none.
+    items = getattr(headers, "items", None)
+    return list(headers if items is None else items())
 
 
 def _header(pairs: list[tuple[str, str]], name: str) -> str:

@@ -154,9 +154,24 @@ fn pairs(given: &[String], flag: &str, form: &str) -> Result<Option<Json>, Failu
         let (key, value) = pair.split_once('=').ok_or_else(|| {
             Failure::usage(format!("{flag} number {}: there is no `=`: give {form}", n + 1))
         })?;
-        pairs.insert(key.to_owned(), value.into());
+        let fault = |why: &str| {
+            let n = n + 1;
+            Err(Failure::usage(format!("{flag} number {n}: {why}: give {form}")))
+        };
+        // In `NAME: VALUE`, as curl has it, an `=` of the value would end the name.
+        if flag == "--header" && !key.bytes().all(is_of_a_header_name) {
+            return fault("what is before `=` is not the name of a header");
+        }
+        if pairs.insert(key.to_owned(), value.into()).is_some() {
+            return fault("its name was given before");
+        }
     }
     Ok((!pairs.is_empty()).then_some(Json::Object(pairs)))
+}
+
+const fn is_of_a_header_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        || matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~')
 }
 
 /// Certificates, as PEM files.
@@ -506,6 +521,12 @@ mod tests {
         let both = changed(&["--clear", "rate-limit", "--rate-limit", "5"]).unwrap_err();
         assert!(both.contains("give one of them"), "{both}");
         assert!(changed(&["--clear", "url"]).is_err());
+        for form in ["X-Key: canary=", "X-Key:canary=="] {
+            let curl = changed(&["--header", form]).unwrap_err();
+            assert!(!curl.contains("canary"), "{curl}");
+        }
+        let twice = changed(&["--header", "x=canary", "--header", "x=2"]).unwrap_err();
+        assert!(twice.contains("given before") && !twice.contains("canary"), "{twice}");
         let secret = changed(&["--header", "canary"]).unwrap_err();
         assert!(secret.contains("NAME=VALUE") && !secret.contains("canary"), "{secret}");
     }

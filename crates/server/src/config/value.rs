@@ -117,10 +117,14 @@ impl Raw {
         }
     }
 
-    /// The entries of a list; without brackets they are separated by commas.
+    /// The entries of a list. A variable or a flag has them as an array of strings, as the file does, or
+    /// separated by commas.
     fn entries(&self) -> Option<Vec<&str>> {
         match self {
             Raw::Untyped(text) => {
+                if let Ok(entries) = serde_json::from_str(text) {
+                    return Some(entries);
+                }
                 let entries = text.split(',').map(str::trim);
                 Some(entries.filter(|entry| !entry.is_empty()).collect())
             }

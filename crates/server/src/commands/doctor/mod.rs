@@ -155,7 +155,8 @@ async fn examine_server(
     };
     let connection = Connection {
         server,
-        key: doctor.key.or_else(|| config.admin_key.clone()),
+        // The health of a server with TLS is asked without encryption: no key goes there.
+        key: doctor.key.or_else(|| config.admin_key.clone()).filter(|_| !is_health_only),
         tenant: None,
         data_dir: config.data_dir.clone(),
     };

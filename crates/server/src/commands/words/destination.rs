@@ -189,12 +189,14 @@ fn thresholds(near: &Json) -> Fields {
     let count =
         |progress: &Json| format!("{} of {}", part(progress, "now"), part(progress, "limit"));
     let by_time = &near["frozen_by_time"];
-    let hours = |name: &str| by_time["seconds_without_success"][name].as_u64().unwrap_or(0) / 3600;
+    let seconds = |name: &str| by_time["seconds_without_success"][name].as_u64().unwrap_or(0);
+    // With `--time-scale` the limit can be less than an hour.
+    let (unit, name) = if seconds("limit") < 3600 { (1, "s") } else { (3600, "h") };
     let time = format!(
-        "{} failures in a row, and {} h of {} h without success",
+        "{} failures in a row, and {} {name} of {} {name} without success",
         count(&by_time["consecutive_failures"]),
-        hours("now"),
-        hours("limit"),
+        seconds("now") / unit,
+        seconds("limit") / unit,
     );
     let in_a_row = |name: &str| format!("{} failures in a row", count(&near[name]));
     Fields::new()
