@@ -15,7 +15,7 @@ use anyhow::{Result, bail};
 use crate::install;
 use crate::process::{command, exists, run, target};
 
-const PYTHON_PACKAGES: [&str; 4] = ["mcp", "requests", "schemathesis", "standardwebhooks"];
+const PYTHON_PACKAGES: [&str; 4] = ["mcp==2.3.0", "requests", "schemathesis", "standardwebhooks"];
 /// How often each client sends each refused body, unless `--refusals` says otherwise.
 const REFUSALS: &str = "30";
 const NODE_PACKAGES: [&str; 1] = ["standardwebhooks"];
