@@ -40,6 +40,29 @@ pub(crate) fn bulk_retry() -> Result<Outcome> {
     stage.end()
 }
 
+pub(crate) fn asked_once() -> Result<Outcome> {
+    let mut stage = disabled_with(3, Rules { freeze_over: 2_000, ..Rules::SMALL })?;
+    // The probe at ten minutes fails. The next slots are 21 minutes after acceptance, the next
+    // probe is at 20.
+    stage.pass(10 * MINUTE + 30_000)?;
+    let asked = {
+        let oracle = stage.world.oracle();
+        let never = oracle.owed.iter().filter(|(_, owed)| owed.last_attempt.is_none());
+        never.map(|(id, _)| *id).max()
+    };
+    let asked = asked.ok_or_else(|| anyhow!("all were attempted"))?;
+    // It would be the next probe. It is sent at its time, although the destination is enabled.
+    stage.world.retry(asked).map_err(crashed)?;
+    stage.world.enable(stage.id).map_err(crashed)?;
+    stage.pass(MINUTE)?;
+    met(&stage, Cover::RetriedNow)?;
+    // The slots at 21 minutes fail. The next probe is one that was never attempted.
+    stage.pass(MINUTE)?;
+    ensure!(stage.is_open()?, "not disabled again");
+    stage.pass(11 * MINUTE)?;
+    stage.end()
+}
+
 pub(crate) fn bulk_retry_crash() -> Result<Outcome> {
     let many = 1_000;
     let rules = Rules { grace: many, consecutive: many, freeze_at: many, ..Rules::SMALL };

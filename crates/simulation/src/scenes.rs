@@ -18,15 +18,15 @@ use crate::policy_scenes::{
     shared_url,
 };
 use crate::recovery_scenes::{
-    bulk_retry, bulk_retry_crash, dead_pace, drain_by_hand, enable_with_dead_crash, old_dead,
-    weekend, weekend_crash,
+    asked_once, bulk_retry, bulk_retry_crash, dead_pace, drain_by_hand, enable_with_dead_crash,
+    old_dead, weekend, weekend_crash,
 };
 use crate::world::life::Outcome;
 use crate::world::receivers::Mood;
 use crate::world::{Nature, Pace};
 
 /// All scenes.
-pub const SCENES: [Edge; 36] = [
+pub const SCENES: [Edge; 37] = [
     ("a probe that a crash took is made again ten minutes after it was sent", probe_lost),
     ("where none waits, the next one that arrives is the probe", probe_of_arrival),
     ("what does not fit into the lanes is sent all the same", overflow),
@@ -42,6 +42,7 @@ pub const SCENES: [Edge; 36] = [
     ("a drain that a crash interrupted begins anew", drain_again),
     ("a failure stops the ramp of a drain", drain_stops),
     ("what waits is sent now, in bulk, and not past the circuit", bulk_retry),
+    ("a delivery that was asked for is no preferred probe later", asked_once),
     ("a bulk retry that a crash interrupted asks for each once", bulk_retry_crash),
     ("a destination that is enabled with a drain sends what waits", drain_by_hand),
     ("what died over a weekend is replayed when the receiver is back", weekend),
