@@ -228,7 +228,7 @@ type DueCount struct {
 	// Complete: whether the count is exact.
 	Complete bool `json:"complete"`
 	// Count: how many; at least so many where the count is not complete.
-	Count int `json:"count"`
+	Count int64 `json:"count"`
 }
 
 // DueHour: the waiting deliveries that fall due in one hour.
@@ -238,7 +238,7 @@ type DueHour struct {
 	// Complete: whether the count is exact.
 	Complete bool `json:"complete"`
 	// Count: how many; at least so many where the count is not complete.
-	Count int `json:"count"`
+	Count int64 `json:"count"`
 }
 
 // DeadLetters: dead deliveries in groups.
@@ -246,7 +246,7 @@ type DeadLetters struct {
 	// Complete: whether all dead deliveries were counted. Where more are dead, the newest are counted.
 	Complete bool `json:"complete"`
 	// Counted: how many dead deliveries were counted.
-	Counted int `json:"counted"`
+	Counted int64 `json:"counted"`
 	// Data: the largest groups, largest first.
 	Data []DeadGroup `json:"data"`
 	// Groups: how many groups there are, those included that are not in Data.
@@ -256,7 +256,7 @@ type DeadLetters struct {
 // DeadGroup: dead deliveries of one destination with the same reason.
 type DeadGroup struct {
 	// Count: how many of them were counted.
-	Count         int    `json:"count"`
+	Count         int64  `json:"count"`
 	DestinationID string `json:"destination_id"`
 	// FirstAt: when the first of them died.
 	FirstAt time.Time `json:"first_at"`

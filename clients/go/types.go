@@ -584,11 +584,11 @@ type Stats struct {
 // attempt, at the node that answered.
 type Arrivals struct {
 	// Count: how many arrived.
-	Count int `json:"count"`
+	Count int64 `json:"count"`
 	// P50Ms: the time that half of them did not exceed. It may be off by a fifth, and so may the other.
-	P50Ms int `json:"p50_ms"`
+	P50Ms int64 `json:"p50_ms"`
 	// P99Ms: the time that 99 of 100 did not exceed.
-	P99Ms int `json:"p99_ms"`
+	P99Ms int64 `json:"p99_ms"`
 }
 
 // Limit: a limit, and how near the tenant is to it.

@@ -205,6 +205,7 @@ def check_document(base, place, header):
     words += f"--max-examples 20 --seed 1 --checks {checks} --continue-on-failure --warnings off"
     done = subprocess.run(
         [tool, *words.split(), "--no-color", "--header", header],
+        env={**os.environ, "SCHEMATHESIS_HOOKS": "hooks", "PYTHONPATH": str(HERE)},
         capture_output=True,
         text=True,
         cwd=tempfile.gettempdir(),

@@ -119,7 +119,7 @@ async def test_a_problem_names_its_code_its_field_and_what_to_do(postrider_serve
         verdict = await client.test_filter({"field": "data", "op": "eq", "value": 1}, {"type": "a.b", "data": 1})
         assert verdict.matches
         due = {"field": "data.due", "op": "gt", "value": "2026-11-16T19:59:59Z", "as": "time"}
-        event = {"type": "a.b", "data": {"due": "2026-11-16T12:00:00.000-0800"}}
+        event = NewEvent(type="a.b", data={"due": "2026-11-16T12:00:00.000-0800"})
         assert (await client.test_filter(due, event)).matches
 
 
