@@ -7,6 +7,7 @@ JavaScript library. The official client of the Model Context Protocol for Python
 """
 
 import asyncio
+import contextlib
 import json
 import os
 import pathlib
@@ -216,19 +217,27 @@ def check_document(base, place, header):
     print(f"openapi: {place}: {figures[-1]}")
 
 
-def main():
-    binary, node_folder = sys.argv[1:]
+@contextlib.contextmanager
+def running(binary):
+    """A server of its own: what Schemathesis changes in one, such as a tenant's rate, is not in the next."""
     with tempfile.TemporaryDirectory() as folder:
         server, base = start(binary, folder)
         try:
-            check_signatures(base, node_folder)
-            check_document(base, "/openapi.json", f"Authorization: Bearer {ADMIN_KEY}")
-            check_workfront(base, folder)
-            check_mcp(binary, base)
+            yield base, folder
             assert server.poll() is None, "the server has ended"
         finally:
             server.terminate()
             server.wait(timeout=PATIENCE_SECONDS)
+
+
+def main():
+    binary, node_folder = sys.argv[1:]
+    with running(binary) as (base, _):
+        check_signatures(base, node_folder)
+        check_mcp(binary, base)
+        check_document(base, "/openapi.json", f"Authorization: Bearer {ADMIN_KEY}")
+    with running(binary) as (base, folder):
+        check_workfront(base, folder)
 
 
 main()
