@@ -23,7 +23,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 #[async_trait]
 pub trait Summaries: Send + Sync + 'static {
     /// How many waiting deliveries fall due before `now`, in each of the 48 hours after it, and later. Each span is
-    /// counted up to `most`. The cost is at most that of [`DUE_SPANS`] times `most` rows, and of a step for each
+    /// counted up to `most`. The cost is at most that of `DUE_SPANS` times `most` rows, and of a step for each
     /// destination of the tenant; where this is not enough for all rows, spans are not whole.
     async fn due_counts(
         &self,
