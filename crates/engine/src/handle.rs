@@ -10,6 +10,7 @@ use postrider_domain::destination::Destination;
 use postrider_domain::event::RawJson;
 use postrider_domain::explain::{Standing, Words};
 use postrider_domain::ids::{DeliveryId, DestinationId, ReplayId, SubscriptionId, TenantId};
+use postrider_domain::job_outcomes::JobOutcomes;
 use postrider_domain::ledger::Ledger;
 use postrider_domain::matching::TenantIndex;
 use postrider_domain::policy::{DestinationPolicy, Policy};
@@ -270,6 +271,7 @@ impl EngineHandle {
             done: 0,
             position: None,
             finished_at: None,
+            outcomes: JobOutcomes::default(),
         };
         {
             let _one_at_a_time = self.shared.ingest.backlog.admitting.lock().await;

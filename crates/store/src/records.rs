@@ -12,6 +12,7 @@ use postrider_domain::event::{Event, EventType};
 use postrider_domain::ids::{
     DeliveryId, DestinationId, EventId, ObjectId, ReplayId, Shard, SubscriptionId, TenantId,
 };
+use postrider_domain::job_outcomes::{ByJob, JobOutcomes};
 use postrider_domain::subscription::{Metadata, Subscription};
 use postrider_domain::time::Timestamp;
 use postrider_domain::trace::TraceContext;
@@ -171,11 +172,26 @@ pub struct Commit {
 pub struct DeliveryChange {
     /// Its state before, for the ledger.
     pub before: StateName,
+    /// The bulk job that counted its outcome before, for the outcomes of jobs.
+    pub by_job: Option<ByJob>,
     /// The delivery after the change.
     pub delivery: Delivery,
     /// The attempt that changed it; `None` for a change without an attempt: not admitted, cancelled
     /// or replayed.
     pub attempt: Option<Attempt>,
+}
+
+impl DeliveryChange {
+    /// The change from `before` to `after`, by this attempt or without one.
+    pub fn of(before: &Delivery, after: Delivery, attempt: Option<Attempt>) -> Self {
+        let (by_job, before) = (before.by_job(), before.state.name());
+        DeliveryChange { before, by_job, delivery: after, attempt }
+    }
+
+    /// Whether it changes the outcomes of a job.
+    pub fn moves_outcome(&self) -> bool {
+        self.by_job != self.delivery.by_job()
+    }
 }
 
 /// The change of a destination.
@@ -343,6 +359,9 @@ pub struct ReplayJob {
     pub position: Option<DeliveryId>,
     /// When it ended.
     pub finished_at: Option<Timestamp>,
+    /// What became of the deliveries that it sent. Only [`crate::Work::settle`] changes it: a job that is
+    /// created has none, and one that is replaced keeps what it has.
+    pub outcomes: JobOutcomes,
 }
 
 impl ReplayJob {

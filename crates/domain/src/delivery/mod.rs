@@ -20,7 +20,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::attempt::Turn;
 use crate::event::EventType;
-use crate::ids::{DeliveryId, DestinationId, EventId, SubscriptionId, TenantId};
+use crate::ids::{DeliveryId, DestinationId, EventId, ReplayId, SubscriptionId, TenantId};
+use crate::job_outcomes::ByJob;
 use crate::policy::RetryPolicy;
 use crate::retry::{self, ScheduleClock, Slot};
 use crate::time::Timestamp;
@@ -266,7 +267,8 @@ impl Delivery {
                 _,
             ) => return self.attempted(started_at, self.state),
         };
-        let state = match next {
+        let by_job = self.by_job().map(ByJob::after_failure);
+        let state = match next.map(|slot| Slot { by_job, ..slot }) {
             Some(slot) => DeliveryState::Waiting(slot.not_before(wish, policy)),
             None => DeliveryState::Dead { at: now, reason: DeadReason::Exhausted },
         };
@@ -287,7 +289,7 @@ impl Delivery {
             | DeliveryState::Dead { .. }
             | DeliveryState::Cancelled { .. } => return self.clone(),
         };
-        let state = match next {
+        let state = match next.map(|slot| Slot { by_job: self.by_job(), ..slot }) {
             Some(slot) => DeliveryState::Waiting(slot),
             None => DeliveryState::Dead { at: now, reason: DeadReason::NotAdmitted },
         };
@@ -332,6 +334,41 @@ impl Delivery {
             DeliveryState::Delivered { .. }
             | DeliveryState::Dead { .. }
             | DeliveryState::Cancelled { .. } => Err(WrongState::ToBeReplayed(self.state.name())),
+        }
+    }
+
+    /// The waiting delivery, sent by this bulk job.
+    #[must_use]
+    pub fn sent_by(self, job: ReplayId) -> Delivery {
+        self.with_job(Some(ByJob::sent(job)))
+    }
+
+    /// The delivery, sent by no bulk job.
+    #[must_use]
+    pub fn without_job(self) -> Delivery {
+        self.with_job(None)
+    }
+
+    fn with_job(self, by_job: Option<ByJob>) -> Delivery {
+        let state = match self.state {
+            DeliveryState::Waiting(slot) => DeliveryState::Waiting(Slot { by_job, ..slot }),
+            DeliveryState::Queued
+            | DeliveryState::Delivered { .. }
+            | DeliveryState::Dead { .. }
+            | DeliveryState::Cancelled { .. } => self.state,
+        };
+        Delivery { state, ..self }
+    }
+
+    /// The bulk job that counts the outcome of the delivery; `None` if no job sent it, or if its
+    /// outcome is counted.
+    pub fn by_job(&self) -> Option<ByJob> {
+        match self.state {
+            DeliveryState::Waiting(slot) => slot.by_job,
+            DeliveryState::Queued
+            | DeliveryState::Delivered { .. }
+            | DeliveryState::Dead { .. }
+            | DeliveryState::Cancelled { .. } => None,
         }
     }
 

@@ -49,12 +49,17 @@ pub(crate) enum PeerRequest {
     /// Replay the given deliveries that had ended by `by`, for a job.
     ReplayEnded {
         tenant: TenantId,
+        /// An earlier version does not say which.
+        #[serde(default)]
+        job: Option<ReplayId>,
         by: Timestamp,
         deliveries: Vec<DeliveryId>,
     },
     /// Retry what waits and was not attempted since then, for a job.
     RetryWaiting {
         tenant: TenantId,
+        #[serde(default)]
+        job: Option<ReplayId>,
         since: Timestamp,
         deliveries: Vec<DeliveryId>,
     },

@@ -7,6 +7,7 @@
 
 use postrider_domain::circuit::CircuitState;
 use postrider_domain::delivery::{Delivery, DeliveryState, StateName, WrongState};
+use postrider_domain::ids::ReplayId;
 use postrider_domain::time::Timestamp;
 
 use super::admission::PROBE_UNDER_WAY;
@@ -21,8 +22,14 @@ use crate::handle::CommandError;
 pub(super) enum Asker {
     /// A person, for this one delivery.
     Somebody,
-    /// A bulk job.
-    Job,
+    /// A bulk job; `None` for one of an earlier version on another node.
+    Job(Option<ReplayId>),
+}
+
+impl Asker {
+    const fn is_job(self) -> bool {
+        matches!(self, Asker::Job(_))
+    }
 }
 
 impl Core {
@@ -45,7 +52,7 @@ impl Core {
                 | Position::Probe
                 | Position::Placed(_),
             ) => {
-                if asker == Asker::Job {
+                if asker.is_job() {
                     return Err(WrongState::OnItsWay(StateName::Waiting).into());
                 }
                 // Fails if the delivery is not waiting.
@@ -61,15 +68,19 @@ impl Core {
             Some(at) => at.saturating_add(PROBE_UNDER_WAY),
         };
         let asked = delivery.asked_for(at)?;
-        if asker == Asker::Job && asked == *delivery {
+        if asker.is_job() && asked == *delivery {
             // The delivery's own slot comes first.
             return Err(WrongState::OnItsWay(StateName::Waiting).into());
         }
+        let asked = match asker {
+            Asker::Job(Some(job)) => asked.sent_by(job),
+            Asker::Job(None) | Asker::Somebody => asked,
+        };
         if probe_at.is_some() && is_next {
             self.table.dests[ix.get()].next_probe = Some(delivery.id);
         }
         self.take_out(delivery.id);
-        self.commits.delivery(delivery.state.name(), asked.clone(), None);
+        self.commits.delivery(delivery, asked.clone(), None);
         self.place(asked.clone(), ix);
         Ok(asked)
     }
@@ -101,7 +112,6 @@ impl Core {
     /// The circuit does not admit a delivery that has been taken out of memory: it waits for its
     /// next slot, or is dead. A requested delivery may wait for the next probe instead.
     pub(super) fn not_admitted(&mut self, delivery: &Delivery, ix: DestIx) {
-        let before = delivery.state.name();
         let after = self
             .put_off(delivery, ix)
             .unwrap_or_else(|| delivery.not_admitted(self.now, &self.policy_of(delivery).retry));
@@ -113,7 +123,7 @@ impl Core {
             return;
         }
         self.actions.extend(crate::live::death(&after).map(Action::Publish));
-        self.commits.delivery(before, after.clone(), None);
+        self.commits.delivery(delivery, after.clone(), None);
         self.place(after, ix);
     }
 

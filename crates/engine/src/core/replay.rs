@@ -246,7 +246,6 @@ impl Core {
         if !job.takes(newest) {
             return false;
         }
-        let before = newest.state.name();
         let (Ok(replayed), Some(ix)) =
             (newest.replayed(self.now), self.table.dest_ix(row.destination))
         else {
@@ -255,7 +254,9 @@ impl Core {
         if !self.directory.has(row.subscription) {
             return false;
         }
-        self.commits.delivery(before, replayed.clone(), None);
+        let replayed = replayed.sent_by(job.id);
+        let newest = newest.clone();
+        self.commits.delivery(&newest, replayed.clone(), None);
         self.place(replayed, ix);
         true
     }
@@ -273,7 +274,7 @@ impl Core {
         {
             return false;
         }
-        self.ask_for(&newest, ix, Asker::Job).is_ok()
+        self.ask_for(&newest, ix, Asker::Job(Some(job.id))).is_ok()
     }
 
     /// The deliveries that a job has just replayed are durable.

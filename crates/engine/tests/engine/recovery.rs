@@ -237,6 +237,8 @@ async fn the_replay_of_the_dead_survives_restarts_and_sends_each_once() {
     world.pass(MINUTE).await;
     assert_eq!(each_once(&world), 200);
     assert_eq!(world.count(StateName::Delivered).await, 200);
+    let outcomes: Vec<_> = jobs(&world).await.into_iter().map(|job| job.outcomes.0).collect();
+    assert_eq!(outcomes, [[0, 0, 200, 0, 0]]);
     world.check_ledger().await;
 }
 

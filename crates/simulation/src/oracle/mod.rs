@@ -174,6 +174,8 @@ pub struct Oracle {
     jobs: BTreeMap<ReplayId, jobs::Sent>,
     /// The jobs that people started.
     asked_jobs: BTreeSet<ReplayId>,
+    /// Which job sent a delivery last, while it has not ended.
+    sent_by: BTreeMap<DeliveryId, ReplayId>,
     /// The commit that is looked at is a job's.
     is_job: bool,
     /// When the process that runs now began; `None` while none does.
@@ -214,6 +216,7 @@ impl Oracle {
             bulk_replay: false,
             jobs: BTreeMap::new(),
             asked_jobs: BTreeSet::new(),
+            sent_by: BTreeMap::new(),
             is_job: false,
             up_at: now,
             disturbed_until: 0,
@@ -350,6 +353,7 @@ impl Oracle {
         self.is_job = commit.replay.is_some();
         for change in &commit.deliveries {
             self.delivery_settled(change);
+            self.outcome_settled(change, commit.replay.as_ref().map(|job| job.id));
         }
     }
 

@@ -22,7 +22,7 @@ use postrider_engine::{
     Background, Credentials, CredentialsError, Ended, EngineHandle, OpenCredentials, Options,
     Parts, SeededEntropy,
 };
-use postrider_store::{History, Store, SubscriptionRecord};
+use postrider_store::{History, PageRequest, Replays as _, Store, SubscriptionRecord};
 use postrider_store_testing::memory::{Durable, MemoryOptions, MemoryStore};
 use postrider_transport::Clock;
 use tokio::runtime::{Builder, Runtime};
@@ -125,6 +125,9 @@ struct Process {
     runtime: Runtime,
     engine: EngineHandle,
 }
+
+/// The most jobs of a tenant whose outcomes are checked, newest first.
+const JOBS_MAX: usize = 200;
 
 /// The most tasks of an idle engine: the main loop, operational events, quota counts, pruning, leases,
 /// the start of replays of what died, and the removal of unused destinations.
@@ -402,6 +405,11 @@ impl World {
                 if stored.is_some_and(|stored| stored != expected) {
                     let what = format!("ledger is {stored:?}, must be {expected:?}");
                     oracle().violate(what, None, None);
+                }
+                if let Some(tenant) = tenant {
+                    let page = PageRequest { limit: JOBS_MAX, cursor: None };
+                    let jobs = store.replays(tenant, &page).await.map(|page| page.items);
+                    oracle().check_outcomes(&jobs.unwrap_or_default());
                 }
                 let shown = engine.ledger(tenant).await.ok();
                 if shown.is_some_and(|shown| !shown.balances()) {
