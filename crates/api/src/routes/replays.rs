@@ -5,6 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use postrider_domain::ids::ReplayId;
+use postrider_domain::job_outcomes::JobOutcomes;
 use postrider_engine::CommandError;
 use postrider_store::{ReplayJob, ReplayState};
 
@@ -63,7 +64,8 @@ pub(crate) async fn create(
         // As it was at the start: this is the answer of that run.
         Some(job) => {
             let state = ReplayState::Running;
-            ReplayJob { state, done: 0, position: None, finished_at: None, ..job }
+            let outcomes = JobOutcomes::default();
+            ReplayJob { state, done: 0, position: None, finished_at: None, outcomes, ..job }
         }
         None => state.engine().start_replay(&caller.tenant, wish).await?,
     };
@@ -90,7 +92,7 @@ pub(crate) async fn list(
 
 /// Show a bulk replay
 ///
-/// With its progress.
+/// With its progress, and with what became of the deliveries that it sent.
 #[utoipa::path(
     get, path = "/v1/replays/{id}", tag = "replays",
     params(("id" = String, Path, description = "The replay")),
