@@ -3,8 +3,10 @@
 //! A step that fails does not stop the others, so that one run shows everything that is broken; the
 //! summary repeats its last lines. If the build fails, the tests are skipped.
 
+use std::num::NonZero;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -143,6 +145,11 @@ fn first_new_seed(hash: &str) -> u64 {
     digits.map_or(1_000, |number| number * 1_000)
 }
 
+/// The cores of this machine. Tests run on one thread more: many wait for a server's own deadlines.
+fn cores() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get)
+}
+
 /// The test runner: nextest if it is installed.
 enum Runner {
     Nextest,
@@ -160,7 +167,12 @@ impl Runner {
 
     fn test(&self, root: &Path) -> Command {
         match self {
-            Runner::Nextest => command(root, &format!("{} --no-tests pass", self.words())),
+            Runner::Nextest => {
+                let words = format!("{} --no-tests pass --test-threads", self.words());
+                let mut tests = command(root, &words);
+                tests.arg((cores() + 1).to_string());
+                tests
+            }
             Runner::Cargo => command(root, &format!("{} --no-fail-fast", self.words())),
         }
     }
