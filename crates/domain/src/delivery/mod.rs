@@ -129,9 +129,9 @@ pub enum Lane {
 /// ended cannot be cancelled, and only one that waits can be retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WrongState {
-    /// Only a delivery that has ended can be replayed.
-    #[error("the delivery is still on its way: only one that has ended can be replayed")]
-    Unfinished,
+    /// Only a delivery that has ended can be replayed, and this one has not.
+    #[error("the delivery is {0}: only one that has ended can be replayed; {how}", how = instead_of_replay(*.0))]
+    Unfinished(StateName),
     /// Only an unfinished delivery can be cancelled.
     #[error("the delivery is {0} already: only one that has not ended can be cancelled")]
     Finished(StateName),
@@ -144,6 +144,18 @@ pub enum WrongState {
 }
 
 impl Delivery {
+/// What to do with a delivery that cannot be replayed because it has not ended.
+const fn instead_of_replay(state: StateName) -> &'static str {
+    match state {
+        StateName::Waiting => {
+            "to send it now, retry it (POST /v1/deliveries/{id}/retry, postrider deliveries retry)"
+        }
+        StateName::Queued => "its first attempt is made as soon as its turn comes",
+        StateName::InFlight => "wait for the outcome of its attempt",
+        StateName::Delivered | StateName::Dead | StateName::Cancelled => "look at it again",
+    }
+}
+
     /// A delivery as it is accepted: queued in the first lane.
     pub fn accepted(
         id: DeliveryId,
@@ -310,7 +322,9 @@ impl Delivery {
     /// replays never delay new deliveries. Its attempt log and its count continue.
     pub fn replayed(&self, now: Timestamp) -> Result<Delivery, WrongState> {
         match self.state {
-            DeliveryState::Queued | DeliveryState::Waiting(_) => Err(WrongState::Unfinished),
+            DeliveryState::Queued | DeliveryState::Waiting(_) => {
+                Err(WrongState::Unfinished(self.state.name()))
+            }
             DeliveryState::Delivered { .. }
             | DeliveryState::Dead { .. }
             | DeliveryState::Cancelled { .. } => {

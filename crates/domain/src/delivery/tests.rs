@@ -184,9 +184,13 @@ fn a_replay_starts_a_new_schedule_and_keeps_the_count() {
 #[test]
 fn only_ended_deliveries_are_replayed_and_only_unfinished_ones_cancelled() {
     let queued = new_delivery();
-    assert_eq!(queued.replayed(START), Err(WrongState::Unfinished));
+    let refused = queued.replayed(START).unwrap_err();
+    assert_eq!(refused, WrongState::Unfinished(StateName::Queued));
+    assert!(refused.to_string().contains("its first attempt is made as soon as"), "{refused}");
     let waiting = check("fail@0", "1@84800");
-    assert_eq!(waiting.replayed(START), Err(WrongState::Unfinished));
+    let refused = waiting.replayed(START).unwrap_err();
+    assert_eq!(refused, WrongState::Unfinished(StateName::Waiting));
+    assert!(refused.to_string().contains("POST /v1/deliveries/{id}/retry"), "{refused}");
     for (steps, end, name) in [
         ("ok@0", "delivered", StateName::Delivered),
         ("cancel@0", "cancelled", StateName::Cancelled),
