@@ -15,6 +15,7 @@
 //! is attempted again. Every function here returns the changed delivery and has no other effect.
 
 use std::fmt;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -143,7 +144,6 @@ pub enum WrongState {
     ToBeReplayed(StateName),
 }
 
-impl Delivery {
 /// What to do with a delivery that cannot be replayed because it has not ended.
 const fn instead_of_replay(state: StateName) -> &'static str {
     match state {
@@ -156,6 +156,7 @@ const fn instead_of_replay(state: StateName) -> &'static str {
     }
 }
 
+impl Delivery {
     /// A delivery as it is accepted: queued in the first lane.
     pub fn accepted(
         id: DeliveryId,
@@ -347,6 +348,14 @@ const fn instead_of_replay(state: StateName) -> &'static str {
             | DeliveryState::Dead { .. }
             | DeliveryState::Cancelled { .. } => Err(WrongState::ToBeReplayed(self.state.name())),
         }
+    }
+
+    /// Schedules a manual attempt now. If a slot is due already, the attempt takes its place: so the
+    /// wish is stored in any case, and is not lost if the circuit opens before the attempt.
+    pub fn asked_for_now(&self, now: Timestamp) -> Result<Delivery, WrongState> {
+        let DeliveryState::Waiting(slot) = self.state else { return self.asked_for(now) };
+        let before_slot = slot.itself().due_at.saturating_sub(Duration::from_millis(1));
+        self.asked_for(now.min(before_slot))
     }
 
     /// Whether its next attempt is a manual one.

@@ -343,6 +343,23 @@ fn manual_attempt_after_the_slot_changes_nothing() {
 }
 
 #[test]
+fn manual_attempt_takes_the_place_of_a_slot_that_is_due() {
+    let policy = RetryPolicy::default();
+    let waiting = new_delivery().failed(Turn::First, at(0), None, at(5), &policy);
+    let asked = waiting.asked_for_now(at(90_000)).unwrap();
+    assert!(asked.is_asked_for());
+    assert_eq!((asked.turn(), asked.next_attempt_at()), (Some(Turn::Manual), Some(at(84_799))));
+    assert_eq!(asked.asked_for_now(at(91_000)).unwrap(), asked, "once");
+    // Its attempt fails, or is not admitted: the slot is spent.
+    let failed = asked.failed(Turn::Manual, at(90_000), None, at(90_001), &policy);
+    assert_eq!(failed.turn(), Some(Turn::Retry(2)));
+    assert_eq!(asked.not_admitted(at(90_000), &policy).turn(), Some(Turn::Retry(2)));
+    // Before its slot the attempt is made now.
+    assert_eq!(waiting.asked_for_now(at(7)).unwrap().next_attempt_at(), Some(at(7)));
+    assert!(new_delivery().asked_for_now(at(7)).is_err());
+}
+
+#[test]
 fn only_a_waiting_delivery_can_be_retried_now() {
     let queued = new_delivery();
     assert_eq!(queued.asked_for(at(1)), Err(WrongState::OnItsWay(StateName::Queued)));
