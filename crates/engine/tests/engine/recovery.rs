@@ -1,12 +1,13 @@
 //! A destination is back: what waits is drained where somebody asks for it, and what died of the outage
 //! is replayed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use postrider_domain::circuit::Circuit;
 use postrider_domain::delivery::StateName;
 use postrider_domain::ids::DestinationId;
 use postrider_domain::policy::{DeadRecovery, Policy, RecoveryMode, RetryPolicy};
+use postrider_domain::subscription::RateLimit;
 use postrider_domain::time::Timestamp;
 use postrider_engine::{Enabling, NewReplay, Options};
 use postrider_store::{
@@ -143,6 +144,43 @@ async fn enabling_replays_what_died_since_a_time_after_what_waits() {
     let job = world.store.replay(&tenant(), job.id).await.unwrap().unwrap();
     assert_eq!((job.done, job.state), (30, ReplayState::Finished));
     world.check_ledger().await;
+}
+
+/// The receiver takes ten a second, and what died would be replayed at a hundred a second.
+#[tokio::test(start_paused = true)]
+async fn what_falls_due_goes_before_what_died_and_what_is_due_later_does_not_hold_it_up() {
+    for by_policy in [true, false] {
+        let policy = if by_policy { replaying() } else { quick() };
+        let mut world = World::with(policy, Options::default()).await;
+        let mut record = world.wish(URL);
+        record.subscription.rate_limit = RateLimit::per_second(10.0).ok();
+        world.put(record).await;
+        world.fail(URL, 200).await;
+        world.pass(MINUTE * 8).await;
+        assert_eq!((world.state(URL).await, world.count(StateName::Dead).await), ("disabled", 200));
+        // Their slots are 84.8 seconds from now.
+        let sent = world.send_many(5).await;
+        world.pass(ms(79_800)).await;
+        let mut waiting = HashSet::new();
+        for one in &sent {
+            waiting.insert(world.delivery(one).await.id);
+        }
+        world.script.set(URL, OK);
+        world.script.forget();
+        let wish = Enabling { dead_since: (!by_policy).then_some(START), ..Enabling::default() };
+        world.engine.enable_and_send(&tenant(), destination(), wish).await.unwrap();
+        world.pass(ms(4_500)).await;
+        let early = world.script.sent().len();
+        assert!((40..=50).contains(&early), "{early} dead ones before the slots");
+        world.pass(ms(2_500)).await;
+        let sent = world.script.sent();
+        let due = sent.iter().filter(|one| waiting.contains(&one.delivery));
+        assert_eq!(due.count(), 5, "within two seconds of their slots");
+        world.pass(MINUTE).await;
+        assert_eq!(each_once(&world), 205);
+        assert_eq!(world.count(StateName::Delivered).await, 205);
+        world.check_ledger().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
