@@ -371,6 +371,14 @@ impl ReplayJob {
         Shard(last)
     }
 
+    /// Whether the engine started it by itself, when an outage had ended: its identifier follows from
+    /// the outage.
+    pub fn is_of_outage(&self) -> bool {
+        let of_outage =
+            |id| ReplayId::of_outage(self.created_at, id, self.filter.subscription) == self.id;
+        self.filter.destination.is_some_and(of_outage)
+    }
+
     /// Whether it retries deliveries that wait, and does not replay those that have ended.
     pub fn retries(&self) -> bool {
         self.filter.state == Some(StateName::Waiting)

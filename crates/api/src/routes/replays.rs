@@ -27,8 +27,9 @@ use crate::wire::replay::{DryRun, ReplayBody, ReplayView};
 /// delivery that matches and waits: each is attempted once, as soon as its turn comes, within every limit,
 /// and its slot stays. Where its destination is disabled, one is the next probe, and the others are sent
 /// when that succeeds. Deliveries of frozen destinations are skipped; where the filter names a frozen
-/// destination, the call is refused: enable it with `waiting` `drain` instead. With `dry_run` it only
-/// counts.
+/// destination, the call is refused: enable it with `waiting` `drain` instead. A replay with `per_second`
+/// for one `destination` goes after what waits there: it pauses while the destination drains or any of its
+/// deliveries is due. With `dry_run` it only counts.
 #[utoipa::path(
     post, path = "/v1/replays", tag = "replays",
     request_body = ReplayBody,

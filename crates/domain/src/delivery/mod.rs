@@ -15,6 +15,7 @@
 //! is attempted again. Every function here returns the changed delivery and has no other effect.
 
 use std::fmt;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -130,9 +131,9 @@ pub enum Lane {
 /// ended cannot be cancelled, and only one that waits can be retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WrongState {
-    /// Only a delivery that has ended can be replayed.
-    #[error("the delivery is still on its way: only one that has ended can be replayed")]
-    Unfinished,
+    /// Only a delivery that has ended can be replayed, and this one has not.
+    #[error("the delivery is {0}: only one that has ended can be replayed; {how}", how = instead_of_replay(*.0))]
+    Unfinished(StateName),
     /// Only an unfinished delivery can be cancelled.
     #[error("the delivery is {0} already: only one that has not ended can be cancelled")]
     Finished(StateName),
@@ -142,6 +143,18 @@ pub enum WrongState {
     /// Only a waiting delivery can be retried now, and this one has ended: it can be replayed.
     #[error("the delivery is {0} already: to send it once more, replay it")]
     ToBeReplayed(StateName),
+}
+
+/// What to do with a delivery that cannot be replayed because it has not ended.
+const fn instead_of_replay(state: StateName) -> &'static str {
+    match state {
+        StateName::Waiting => {
+            "to send it now, retry it (POST /v1/deliveries/{id}/retry, postrider deliveries retry)"
+        }
+        StateName::Queued => "its first attempt is made as soon as its turn comes",
+        StateName::InFlight => "wait for the outcome of its attempt",
+        StateName::Delivered | StateName::Dead | StateName::Cancelled => "look at it again",
+    }
 }
 
 impl Delivery {
@@ -312,7 +325,9 @@ impl Delivery {
     /// replays never delay new deliveries. Its attempt log and its count continue.
     pub fn replayed(&self, now: Timestamp) -> Result<Delivery, WrongState> {
         match self.state {
-            DeliveryState::Queued | DeliveryState::Waiting(_) => Err(WrongState::Unfinished),
+            DeliveryState::Queued | DeliveryState::Waiting(_) => {
+                Err(WrongState::Unfinished(self.state.name()))
+            }
             DeliveryState::Delivered { .. }
             | DeliveryState::Dead { .. }
             | DeliveryState::Cancelled { .. } => {
@@ -335,6 +350,14 @@ impl Delivery {
             | DeliveryState::Dead { .. }
             | DeliveryState::Cancelled { .. } => Err(WrongState::ToBeReplayed(self.state.name())),
         }
+    }
+
+    /// Schedules a manual attempt now. If a slot is due already, the attempt takes its place: so the
+    /// wish is stored in any case, and is not lost if the circuit opens before the attempt.
+    pub fn asked_for_now(&self, now: Timestamp) -> Result<Delivery, WrongState> {
+        let DeliveryState::Waiting(slot) = self.state else { return self.asked_for(now) };
+        let before_slot = slot.itself().due_at.saturating_sub(Duration::from_millis(1));
+        self.asked_for(now.min(before_slot))
     }
 
     /// The waiting delivery, sent by this bulk job.

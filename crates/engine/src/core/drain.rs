@@ -39,7 +39,6 @@ impl Core {
         self.forget_ramp(ix);
         let dest = &mut self.table.dests[ix.get()];
         dest.limit = AdaptiveLimit::new(start, max);
-        dest.next_probe = None;
         if mode == RecoveryMode::Drain {
             dest.ramp =
                 Some(Ramp { size: 1, on_their_way: 0, next: VecDeque::new(), loading: false });

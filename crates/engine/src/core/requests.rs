@@ -1,12 +1,13 @@
 //! Commands on one delivery: cancel, replay, retry now. They are answered when the change is
 //! durable.
 
-use postrider_domain::delivery::{CancelReason, Delivery, WrongState};
+use postrider_domain::delivery::{CancelReason, Delivery, StateName, WrongState};
 use postrider_domain::ids::ReplayId;
 
 use super::asked::Asker;
 use super::messages::{DeliveryCommand, Load, OnDelivery, Parked};
 use super::state::Core;
+use super::table::Position;
 use crate::handle::CommandError;
 
 impl Core {
@@ -100,7 +101,10 @@ impl Core {
         command: OnDelivery,
     ) {
         let replayed = if is_resident {
-            Err(WrongState::Unfinished.into())
+            let position = self.table.entries.get(&delivery.id).map(|entry| entry.position);
+            let is_in_flight = matches!(position, Some(Position::InFlight(_)));
+            let state = if is_in_flight { StateName::InFlight } else { delivery.state.name() };
+            Err(WrongState::Unfinished(state).into())
         } else if !self.directory.has(delivery.subscription) {
             Err(CommandError::SubscriptionGone)
         } else {

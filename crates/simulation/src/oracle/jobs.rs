@@ -86,6 +86,15 @@ impl Oracle {
             self.coverage.hit(Cover::DeadReplayed);
             found.extend(self.wrong_by_itself(job, commit));
         }
+        if let Some(destination) = job.filter.destination
+            && !is_retry
+            && job.per_second.is_some()
+            && !commit.deliveries.is_empty()
+            && !self.is_disturbed()
+            && let Some(id) = self.overdue_at(destination)
+        {
+            found.push((Some(id), "due, and a job replays what has ended before it".to_owned()));
+        }
         for (delivery, what) in found {
             self.violate(what, delivery, job.filter.destination);
         }

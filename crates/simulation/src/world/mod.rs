@@ -31,6 +31,7 @@ use tokio::sync::Notify;
 use crate::clock::{WorldClock, pause};
 use crate::coverage::Cover;
 use crate::oracle::Oracle;
+use crate::oracle::limits::Limits;
 use crate::oracle::rules::Rules;
 use crate::random::Random;
 use receivers::Receivers;
@@ -158,6 +159,7 @@ impl World {
         // everything, nothing may be late.
         let is_tight =
             nature.options.lane_resident_max < 100 || nature.options.resident_max < 1_000;
+        oracle.limits = Limits::of(&nature.options);
         oracle.slack = if is_tight || nature.pace == Pace::Milliseconds { 1_000 } else { 0 };
         let oracle = Arc::new(Mutex::new(oracle));
         let trigger = Arc::new(Trigger::default());

@@ -139,6 +139,7 @@ async fn every_circuit_is_read_back_as_it_was(mut ground: Ground) {
             down_since: (n % 3 == 1).then(|| at(n + 1)),
             replay_dead_since: (n % 3 == 2).then(|| at(n + 2)),
             recovered_at: (n % 3 == 2).then(|| at(n + 3)),
+            next_probe: (n % 2 == 1).then(|| delivery_id(n)),
             suspended: Suspended { failures: n / 4, consecutive: n / 8 },
         };
         let change = DestinationChange {

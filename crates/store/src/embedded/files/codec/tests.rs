@@ -146,6 +146,7 @@ fn circuits() -> Vec<Circuit> {
         down_since: (n % 3 == 1).then_some(NOW),
         replay_dead_since: (n % 3 == 2).then_some(NOW),
         recovered_at: (n % 2 == 1).then_some(NOW),
+        next_probe: (n % 3 == 0).then_some(probe),
         suspended: Suspended { failures: n / 2, consecutive: n / 3 },
     };
     (0_u64..).zip(states).map(circuit).collect()

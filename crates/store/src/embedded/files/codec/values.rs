@@ -335,7 +335,8 @@ fn put_circuit(out: &mut Encoder, circuit: &Circuit) {
             | u8::from(has_suspended) << 3
             | u8::from(circuit.down_since.is_some()) << 4
             | u8::from(circuit.replay_dead_since.is_some()) << 5
-            | u8::from(circuit.recovered_at.is_some()) << 6,
+            | u8::from(circuit.recovered_at.is_some()) << 6
+            | u8::from(circuit.next_probe.is_some()) << 7,
     );
     if let Some(since) = circuit.failing_since {
         out.time(since);
@@ -347,6 +348,9 @@ fn put_circuit(out: &mut Encoder, circuit: &Circuit) {
     let times = [circuit.down_since, circuit.replay_dead_since, circuit.recovered_at];
     for at in times.into_iter().flatten() {
         out.time(at);
+    }
+    if let Some(next) = circuit.next_probe {
+        out.fixed(next.as_bytes());
     }
     match &circuit.state {
         CircuitState::Closed => out.byte(0),
@@ -379,6 +383,8 @@ fn get_circuit(from: &mut Decoder) -> Result<Circuit, Malformed> {
     let down_since = if flags & 16 != 0 { Some(from.time()?) } else { None };
     let replay_dead_since = if flags & 32 != 0 { Some(from.time()?) } else { None };
     let recovered_at = if flags & 64 != 0 { Some(from.time()?) } else { None };
+    let next_probe =
+        if flags & 128 != 0 { Some(DeliveryId::from_bytes(from.fixed()?)) } else { None };
     let state = from.option(get_json)?.unwrap_or(CircuitState::Closed);
     Ok(Circuit {
         state,
@@ -391,6 +397,7 @@ fn get_circuit(from: &mut Decoder) -> Result<Circuit, Malformed> {
         down_since,
         replay_dead_since,
         recovered_at,
+        next_probe,
     })
 }
 
