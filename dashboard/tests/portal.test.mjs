@@ -65,6 +65,8 @@ after(async () => {
   }
 });
 
+/** The pages that a portal has. */
+const pages = () => ['/overview', '/destinations', '/deliveries', '/events', '/event-types', '/subscriptions', `/subscriptions/${ids.acme.subscriptions}`, '/dead', '/erasures', '/live', '/simulator', `/deliveries/${ids.acme.deliveries}`, `/events/${ids.acme.events}`];
 const link = (body) => server.call('POST', 'portal-links', body, { 'postrider-tenant': 'acme' });
 
 test('the portal shows one tenant in its own look, and nothing of others', async () => {
@@ -74,7 +76,7 @@ test('the portal shows one tenant in its own look, and nothing of others', async
   await page.locator('.brand').getByText('Acme webhooks').waitFor();
   assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), 'dark');
   await page.waitForFunction(() => document.querySelector('.brand img').naturalWidth === 1);
-  for (const path of ['/overview', '/destinations', '/deliveries', '/events', '/event-types', '/subscriptions', '/dead', '/erasures', '/live', '/simulator', `/deliveries/${ids.acme.deliveries}`]) {
+  for (const path of pages()) {
     await go(page, path);
     assert.deepEqual(await axe(page), [], path);
     assert.ok(!(await page.locator('body').innerText()).includes('globex'), path);
@@ -92,7 +94,6 @@ test('the portal shows one tenant in its own look, and nothing of others', async
   await go(page, `/subscriptions/${ids.acme.subscriptions}`);
   await page.getByText('Verify in the receiver').waitFor();
   assert.equal(await page.getByRole('button', { name: /Edit|Delete|Rotate/ }).count(), 0, 'a reader changes nothing');
-  await page.evaluate(() => (document.documentElement.dataset.theme = 'light'));
   assert.deepEqual(await violations(page), []);
 
   const status = (path, headers = {}, method = 'GET') =>
@@ -108,6 +109,19 @@ test('the portal shows one tenant in its own look, and nothing of others', async
     await go(page, `/${kind}/${encodeURIComponent(ids.globex[kind])}`);
     await page.getByText('There is no such').waitFor();
   }
+  await page.context().close();
+});
+
+test('the portal in light colours passes axe, with an accent that would be unreadable as it is', async () => {
+  const made = await link({ access: 'manage', theme: { name: 'Acme webhooks', logo: PNG, accent: '#ffdd00', mode: 'light' } });
+  const page = await openPage(browser, server, { at: made.url, theme: 'dark' });
+  await page.locator('.brand').getByText('Acme webhooks').waitFor();
+  assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), 'light', 'whatever the system has');
+  for (const path of pages()) {
+    await go(page, path);
+    assert.deepEqual(await axe(page), [], path);
+  }
+  assert.deepEqual(await violations(page), []);
   await page.context().close();
 });
 
@@ -149,6 +163,7 @@ test('the portal works in a frame of a listed site, without a cookie', async () 
   await frame.getByRole('link', { name: 'Live', exact: true }).click();
   await frame.getByText('following').waitFor();
   assert.deepEqual(await page.context().cookies(), []);
+  assert.match(await page.locator('iframe').getAttribute('sandbox'), /allow-scripts/);
   const inner = page.frames().find((one) => one.url().startsWith(server.base));
   assert.deepEqual(await inner.evaluate(() => window.violations), []);
   assert.ok(!inner.url().includes('pt_'));
@@ -163,7 +178,6 @@ test('other sites cannot frame the portal, and none the dashboard', async () => 
     const page = await openFramed(application, url);
     const isRefused = () => page.troubles.some((one) => one.includes('frame-ancestors'));
     for (let n = 0; n < 100 && !isRefused(); n += 1) await new Promise((resolve) => setTimeout(resolve, 50));
-  assert.match(await page.locator('iframe').getAttribute('sandbox'), /allow-scripts/);
     assert.ok(isRefused(), url);
     const frame = page.frameLocator('iframe');
     await frame.locator('html').waitFor({ state: 'attached' });
@@ -189,6 +203,10 @@ test('links are made, listed and revoked in the settings', async () => {
   await page.getByLabel('Accent colour').check();
   await page.getByRole('button', { name: 'Create a link' }).click();
   const url = await page.locator('.notice code').innerText();
+  await page.getByRole('button', { name: 'Copy as a frame' }).click();
+  const copied = await page.evaluate(() => navigator.clipboard.readText());
+  assert.ok(copied.includes(`src="${url}"`), copied);
+  assert.deepEqual(frameIn(copied), frameIn(SNIPPET));
   const row = page.locator('tr').filter({ hasText: 'From the page' });
   await row.getByText('not yet').waitFor();
   assert.deepEqual(await axe(page), []);
@@ -203,10 +221,6 @@ test('links are made, listed and revoked in the settings', async () => {
 
   await page.getByLabel('Logo').setInputFiles({ name: 'logo.png', mimeType: 'image/png', buffer: Buffer.alloc(40_000) });
   await page.getByText('The logo has 40 KiB; at most 32 are allowed.').waitFor();
-  await page.getByRole('button', { name: 'Copy as a frame' }).click();
-  const copied = await page.evaluate(() => navigator.clipboard.readText());
-  assert.ok(copied.includes(`src="${url}"`), copied);
-  assert.deepEqual(frameIn(copied), frameIn(SNIPPET));
   assert.deepEqual(await violations(page), []);
   await page.context().close();
 });
