@@ -126,6 +126,9 @@ test('one destination shows hours, response times and classes of failures, over 
   const { failures } = await server.get(`destinations/${id}/stats?hours=168`);
   const table = page.getByRole('table', { name: 'Failures by class' });
   assert.equal(await table.getByRole('row').count(), failures.length + 1);
+  const probes = page.getByRole('region', { name: 'Changes' }).locator('li').filter({ hasText: 'still disabled' });
+  await probes.first().waitFor();
+  for (const text of await probes.allInnerTexts()) assert.doesNotMatch(text, /from disabled/, 'a probe that fails changes nothing');
   await page.getByRole('group', { name: 'How far back' }).getByRole('button', { name: '24 hours' }).click();
   await page.waitForFunction(() => location.hash.includes('range=24h'));
   await page.getByRole('img', { name: 'Response times by the hour, over 24 hours' }).waitFor();
