@@ -164,7 +164,7 @@ test('the chosen row stays chosen when newer ones come', async () => {
 test('empty pages with more behind them are read on', async () => {
   const asked = [];
   let release;
-  const seen = new Promise((resolve) => (release = resolve));
+  const seen = new Promise((resolve) => { release = resolve; });
   const undo = await instead('**/v1/deliveries?**', async (route) => {
     const url = new URL(route.request().url());
     const cursor = url.searchParams.get('cursor');
