@@ -12,7 +12,8 @@ before(async () => {
   const { described } = await enrich(world);
   browser = await openBrowser();
   const first = async (path) => (await server.get(path)).data[0].id;
-  const dead = await first('deliveries?state=dead&limit=1');
+  // Not one that the replay of the world is about to take.
+  const dead = await first(`deliveries?state=dead&limit=1&destination=${world.destination('broken')}`);
   const waiting = await first(`deliveries?state=waiting&limit=1&destination=${world.destination('broken')}`);
   const event = await first('events?type=task.updated&limit=1');
   paths = {
@@ -158,6 +159,9 @@ test('no page is wider than a phone', async () => {
     assert.ok(Math.max(...wide) <= 390, `${path} is ${wide} wide`);
     const over = await page.evaluate(() => [...document.querySelectorAll('.row')].filter((row) => row.scrollHeight > row.clientHeight + 1).map((row) => row.innerText));
     assert.deepEqual(over, [], `${path} has rows that lie over the next one`);
+    const unseen = await page.evaluate(() => [...document.querySelectorAll('[role=tab][aria-selected=true]')].filter((tab) => tab.getBoundingClientRect().right > innerWidth).map((tab) => tab.innerText));
+    assert.deepEqual(unseen, [], `${path} does not show which tab is chosen`);
+    if (path === '/events') assert.match(await page.locator('.row').first().innerText(), /\d owed/);
   }
   await page.getByRole('button', { name: 'Menu' }).click();
   await page.getByRole('link', { name: 'Destinations' }).waitFor();
