@@ -107,7 +107,30 @@ test('after a lag the stream is opened again at once, and what was missed is cou
   assert.ok(opened[1] - opened[0] < 900, `it waited for ${opened[1] - opened[0]} ms`);
   await server.post('events', { type: 'order.paid', data: {} });
   await page.locator('.row').filter({ hasText: 'order.paid' }).first().waitFor();
+  await page.getByRole('button', { name: 'Clear', exact: true }).click();
+  await page.getByText('0 seen', { exact: false }).waitFor();
+  assert.equal(await page.getByText(/missed/).count(), 0, 'Clear also begins this count anew');
   await undo();
+});
+
+test('a stream that lags all the time is opened once a second, and the count is not taken to another tenant', async () => {
+  await server.post('tenants', { id: 'quiet', name: 'Quiet' });
+  await go(page, '/settings');
+  const opened = [];
+  const undo = await instead('**/v1/stream**', (route) => {
+    opened.push(Date.now());
+    return route.fulfill({ contentType: 'text/event-stream', body: 'event: lagged\ndata: {"missed":3}\n\n' });
+  });
+  await go(page, '/live');
+  await wait(4500);
+  assert.ok(opened.length >= 3 && opened.length <= 6, `${opened.length} times in 4.5 s`);
+  await page.getByText(/\d missed/).waitFor();
+  await undo();
+  await go(page, '/live?tenant=quiet');
+  await page.getByText('following').waitFor();
+  assert.equal(await page.getByText(/missed/).count(), 0);
+  await go(page, '/live?tenant=default');
+  await go(page, '/settings');
 });
 
 test('a refused stream is asked for less and less often', async () => {
@@ -184,7 +207,7 @@ async function manyDestinations(count) {
 test('of very many destinations the worst are first, old ones are found, and they are read rarely', async () => {
   const { asked, undo } = await manyDestinations(7000);
   await go(page, '/destinations');
-  await page.getByText('5,001: the newest, and all that fail').waitFor();
+  await page.getByText('5,001, sorted among the newest 5,000 and all that are disabled or frozen. Search to find others').waitFor();
   assert.match(await page.locator('.row').first().innerText(), /made\/6999[^]*frozen/, 'the oldest, which is frozen');
   const before = asked.length;
   await wait(6000);

@@ -66,7 +66,7 @@ pub(crate) async fn admit(
 /// Whether the caller may make the call, as far as its path tells.
 fn may(caller: &Caller, method: &Method, path: &str) -> Result<(), Problem> {
     if let Some(session) = &caller.session {
-        session.permits(path)?;
+        session.permits(method, path)?;
     }
     let scopes = needed(method, path);
     if caller.sees_all() && !scopes.is_empty() {
