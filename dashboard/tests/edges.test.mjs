@@ -140,6 +140,8 @@ test('the chosen row stays chosen when newer ones come', async () => {
 
 test('empty pages with more behind them are read on', async () => {
   const asked = [];
+  let release;
+  const seen = new Promise((resolve) => { release = resolve; });
   const undo = await instead('**/v1/deliveries?**', async (route) => {
     const url = new URL(route.request().url());
     const cursor = url.searchParams.get('cursor');
@@ -148,12 +150,13 @@ test('empty pages with more behind them are read on', async () => {
       url.searchParams.delete('cursor');
       return route.fulfill({ response: await route.fetch({ url: url.href }) });
     }
-    await wait(300);
+    if (cursor === 'more') await seen;
     return route.fulfill({ json: { data: [], next_cursor: cursor === 'more' ? 'last' : 'more' } });
   });
   await go(page, '/deliveries?type=order.failed');
   await page.getByText('looking further back…').waitFor();
   assert.equal(await page.getByText('No delivery matches').count(), 0);
+  release();
   await page.locator('.row').filter({ hasText: 'order.failed' }).waitFor();
   assert.deepEqual(asked.slice(0, 3), [null, 'more', 'last']);
   await undo();

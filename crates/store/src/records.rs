@@ -93,7 +93,7 @@ pub struct SubscriptionRecord {
 /// The result of creating or changing a subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SubscriptionPut {
-    /// It is stored, and so is its destination.
+    /// The subscription is stored, and so is its destination.
     Stored,
     /// An identical subscription exists already.
     Twin(SubscriptionId),
@@ -111,9 +111,9 @@ pub struct EventRecord {
     pub event: Arc<Event>,
     /// When it was accepted.
     pub accepted_at: Timestamp,
-    /// How many deliveries it had.
+    /// The number of deliveries that the event had.
     pub deliveries: u32,
-    /// What is noted about it.
+    /// The note that the store keeps with the event.
     pub mark: EventMark,
 }
 
@@ -139,7 +139,7 @@ pub struct Acceptance {
 /// The result of accepting one event of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accepted {
-    /// It is durable with all its deliveries, unless another one of the batch is a conflict.
+    /// The event and all its deliveries are durable, unless another event of the batch is a conflict.
     New,
     /// The same event was accepted before. No delivery is added.
     Duplicate {

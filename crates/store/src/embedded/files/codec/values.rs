@@ -445,7 +445,7 @@ fn put_filter(out: &mut Encoder, filter: &DeliveryFilter) {
 /// In place of the byte that says whether `until` follows: it does not, and `ended_since` does. A filter
 /// without `ended_since` is stored as it was before there was one.
 const ENDED: u8 = 2;
-/// Both follow.
+/// In the same place: `until` and then `ended_since` follow.
 const UNTIL_AND_ENDED: u8 = 3;
 
 fn get_filter(from: &mut Decoder) -> Result<DeliveryFilter, Malformed> {
