@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the tests and the README examples of all clients against a real server.
+"""Runs the tests and the README examples of all clients, and the receivers of the guide, against a real server.
 
     python3 clients/check.py --binary target/debug/postrider --work target/clients
 
@@ -37,6 +37,7 @@ from typing import Any
 import samples
 
 HERE = Path(__file__).resolve().parent
+GUIDE = HERE.parent / "docs" / "guide" / "receiving.md"
 START_SECONDS_MAX = 60
 COMMAND_SECONDS_MAX = 900
 EXAMPLE_SECONDS_MAX = 60
@@ -230,8 +231,26 @@ def run_examples(server: Server, examples: list[tuple[list[Any], Path, str]]) ->
     return len(examples)
 
 
-def run_receiver(server: Server, tenant: str, command: list[Any], folder: Path, settings: dict[str, str]) -> None:
-    """A receiver must accept a webhook of the server, and nothing else."""
+def guide_receiver(language: str, secret: str, port: str) -> str:
+    """The receiver of the guide in this language, which takes its secret and its port by these expressions instead."""
+    [text] = [block for block in blocks(GUIDE, language) if "whsec_…" in block]
+    changed = text.replace('"whsec_…"', secret).replace("9001", port)
+    if secret not in changed or port not in changed:
+        raise Failed(f"the receiver of {GUIDE.name} in {language} has no secret or no port:\n{text}")
+    return changed
+
+
+def run_guide(server: Server, command: list[Any], folder: Path) -> None:
+    """Runs a receiver of the guide, with a tenant of its own."""
+    tenant = f"guide-{secrets.token_hex(6)}"
+    server.call("POST", "/v1/tenants", {"id": tenant})
+    run_receiver(server, tenant, command, folder, {}, says="genuine dlv_")
+
+
+def run_receiver(
+    server: Server, tenant: str, command: list[Any], folder: Path, settings: dict[str, str], says: str = "verified"
+) -> None:
+    """A receiver must accept a webhook of the server and say so, and nothing else."""
     port = free_port()
     secret = "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
     log = folder / "receiver.log"
@@ -260,7 +279,7 @@ def run_receiver(server: Server, tenant: str, command: list[Any], folder: Path, 
         except urllib.error.HTTPError as error:
             if error.code != 401:
                 raise Failed(f"{shown(command)} answered a forged webhook with {error.code}") from None
-        wait_for(lambda: "verified" in log.read_text(), 10, f"{shown(command)} says that it verified")
+        wait_for(lambda: says in log.read_text(), 10, f"{shown(command)} says that it verified")
     except (Failed, OSError) as error:
         raise Failed(f"{error}\n{log.read_text(errors='replace')[-3000:]}") from None
     finally:
@@ -297,6 +316,9 @@ def typescript(server: Server, work: Path) -> str:
     ran = run_examples(
         server, [(["node", f"example-{index}.js"], examples, text) for index, text in enumerate(texts)]
     )
+    receiver = guide_receiver("js", "process.env.WEBHOOK_SECRET", "Number(process.env.PORT)")
+    (examples / "receiver.mjs").write_text(receiver)
+    run_guide(server, ["node", "receiver.mjs"], examples)
     size = packed["size"] / 1024
     return f"{tests} tests, {in_deno} in Deno, {ran} README examples, package of {len(files)} files and {size:.0f} KiB"
 
@@ -362,6 +384,10 @@ def python(server: Server, work: Path) -> str:
     ran = run_examples(
         server, [([program, f"example_{index}.py"], examples, text) for index, text in enumerate(texts)]
     )
+    imported = '__import__("os").environ'
+    receiver = guide_receiver("python", f'{imported}["WEBHOOK_SECRET"]', f'int({imported}["PORT"])')
+    (examples / "receiver_client.py").write_text(receiver)
+    run_guide(server, [program, "receiver_client.py"], examples)
     return f"{tests} tests, {ran} README examples, mypy --strict on {checked} files, wheel of {wheel.stat().st_size / 1024:.0f} KiB"
 
 
@@ -397,6 +423,11 @@ def go(server: Server, work: Path) -> str:
     ran = run_examples(
         server, [([examples / "bin" / f"example{index}"], examples, text) for index, text in enumerate(texts)]
     )
+    receiver = guide_receiver("go", 'os.Getenv("WEBHOOK_SECRET")', '" + os.Getenv("PORT") + "')
+    (examples / "receiver").mkdir()
+    (examples / "receiver" / "main.go").write_text(receiver.replace('"net/http"\n', '"net/http"\n\t"os"\n'))
+    run(["go", "build", "-o", "bin/", "./receiver"], examples, settings)
+    run_guide(server, [examples / "bin" / "receiver"], examples)
     return f"{tests} tests with {version}, {ran} README examples"
 
 

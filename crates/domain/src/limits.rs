@@ -96,7 +96,7 @@ pub const BATCH_SCHEMA_STEPS_MAX: u64 = 32_000_000;
 /// The compiled size of one pattern of a schema, in bytes.
 pub const SCHEMA_PATTERN_BYTES_MAX: usize = 64 * 1024;
 /// Groups in a filter that was compiled from Workfront's filters: one for the whole, one for each
-/// group, and one for each value that is an object.
+/// group, one for each value that is an object, and one for each value that is true or false.
 pub const FILTER_STORED_GROUPS_MAX: usize = 100;
 /// Groups in Workfront's filters.
 pub const WORKFRONT_GROUPS_MAX: usize = 10;

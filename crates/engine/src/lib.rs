@@ -49,7 +49,7 @@ pub use ingest::{IngestError, Ingested, NewEvent};
 pub use live::EngineEvent;
 pub use misfits::MisfitCounts;
 pub use new_replay::NewReplay;
-pub use operational_events::{OPERATIONAL_EVENTS, OperationalEvent};
+pub use operational_events::{Field, FieldKind, OPERATIONAL_EVENTS, OperationalEvent};
 pub use options::{IngestRate, Options};
 pub use own_limits::TenantLimits;
 pub use quotas::{Quota, QuotaReached, QuotaUse, Quotas, Whose};

@@ -2,10 +2,10 @@
 //! filters, named items of lists, scopes, examples, the address of the server, and the webhooks.
 
 use postrider_domain::filter::operators;
-use postrider_domain::limits::{FILTER_CONDITIONS_MAX, FILTER_FIELD_CHARS_MAX, PAGE_MAX};
+use postrider_domain::limits::{FILTER_CONDITIONS_MAX, FILTER_FIELD_CHARS_MAX};
 use serde_json::{Map, Value, json};
 
-use super::{examples, webhooks};
+use super::{examples, parameters, webhooks};
 use crate::scopes::scopes_of;
 
 const LIST: &str = "List_";
@@ -19,7 +19,7 @@ const FILTERED: [(&str, bool); 5] = [
     ("FilterTrial", false),
 ];
 /// Names of calls whose summary makes no good name.
-const NAMES: [(&str, &str, &str); 9] = [
+const NAMES: [(&str, &str, &str); 28] = [
     ("get", "/docs", "showReference"),
     ("get", "/healthz", "checkLiveness"),
     ("get", "/metrics", "showMetrics"),
@@ -29,12 +29,32 @@ const NAMES: [(&str, &str, &str); 9] = [
     ("get", "/v1/deliveries/{id}/attempts", "listAttempts"),
     ("post", "/v1/backup", "startBackup"),
     ("post", "/v1/events/batch", "sendEvents"),
+    ("get", "/portal/logos/{id}", "showPortalLogo"),
+    ("get", "/v1/alerts", "listAlertTargets"),
+    ("post", "/v1/alerts/test", "testAlertTargets"),
+    ("get", "/v1/catalogue", "showCatalogue"),
+    ("patch", "/v1/catalogue", "changeCatalogue"),
+    ("get", "/v1/deliveries/{id}/attempts/{number}/request", "showAttemptRequest"),
+    ("post", "/v1/deliveries/{id}/retry", "retryDelivery"),
+    ("get", "/v1/destinations/stats", "listDestinationStatistics"),
+    ("post", "/v1/filters/test", "testFilter"),
+    ("post", "/v1/filters/test/events", "testFilterOnStoredEvents"),
+    ("get", "/v1/limits", "showLimits"),
+    ("get", "/v1/replays", "listReplays"),
+    ("post", "/v1/replays", "startReplay"),
+    ("get", "/v1/replays/{id}", "showReplay"),
+    ("post", "/v1/replays/{id}/cancel", "cancelReplay"),
+    ("post", "/v1/replays/{id}/pause", "pauseReplay"),
+    ("post", "/v1/replays/{id}/resume", "resumeReplay"),
+    ("get", "/v1/stats", "showStatistics"),
+    ("get", "/v1/stream", "followStream"),
 ];
 
 /// Completes the document.
 pub(super) fn finish(document: &mut Value) {
     name_lists(document);
     describe_filters(document);
+    lift_descriptions(document);
     let schemas = document["components"]["schemas"].as_object().cloned().unwrap_or_default();
     for (path, method, operation) in operations(document) {
         operation["operationId"] = name_of(&method, &path, operation).into();
@@ -42,7 +62,7 @@ pub(super) fn finish(document: &mut Value) {
             let scopes: Vec<&str> = scopes.iter().map(|scope| scope.as_str()).collect();
             operation["x-required-scopes"] = scopes.into();
         }
-        describe_parameters(operation);
+        parameters::describe(&path, operation);
         examples::add(&method, &path, &schemas, operation);
     }
     document["servers"] = json!([{
@@ -143,6 +163,7 @@ fn describe_filters(document: &mut Value) {
             "required": [which],
             "properties": {which: {
                 "type": "array", "items": reference("Filter"), "minItems": 1, "maxItems": FILTER_CONDITIONS_MAX,
+                "description": "Conditions and groups.",
             }},
             "additionalProperties": false,
         })
@@ -196,6 +217,41 @@ fn describe_filters(document: &mut Value) {
     }
 }
 
+/// Gives a field that may be null, or refers to a schema, a description of its own: that of the field, which is inside
+/// the choice, and else that of the schema.
+fn lift_descriptions(document: &mut Value) {
+    let Some(schemas) = document["components"]["schemas"].as_object_mut() else { return };
+    let known = schemas.clone();
+    for schema in schemas.values_mut() {
+        describe_fields(schema, &known);
+    }
+}
+
+fn describe_fields(schema: &mut Value, known: &Map<String, Value>) {
+    let parts = schema.get_mut("allOf").and_then(Value::as_array_mut);
+    parts.into_iter().flatten().for_each(|part| describe_fields(part, known));
+    let fields = schema.get_mut("properties").and_then(Value::as_object_mut);
+    for (_, field) in fields.into_iter().flatten() {
+        let Some(field) = field.as_object_mut().filter(|field| !field.contains_key("description"))
+        else {
+            continue;
+        };
+        let choices = field.get_mut("oneOf").and_then(Value::as_array_mut);
+        let inner = choices.into_iter().flatten().filter_map(Value::as_object_mut);
+        let inner = inner.filter_map(|choice| choice.remove("description")).last();
+        let target = |field: &Map<String, Value>| {
+            let choices = field.get("oneOf").and_then(Value::as_array);
+            let all = choices.into_iter().flatten().filter_map(|choice| choice["$ref"].as_str());
+            all.chain(field.get("$ref").and_then(Value::as_str)).find_map(|target| {
+                known.get(target.strip_prefix(SCHEMAS)?)?.get("description").cloned()
+            })
+        };
+        if let Some(description) = inner.or_else(|| target(field)) {
+            field.insert("description".to_owned(), description);
+        }
+    }
+}
+
 /// The field `filter` of a schema or of one of its parts.
 fn filter_field(schema: &mut Value) -> Option<&mut Value> {
     let is_here = schema["properties"].get("filter").is_some();
@@ -204,16 +260,6 @@ fn filter_field(schema: &mut Value) -> Option<&mut Value> {
     }
     let parts = schema.get_mut("allOf")?.as_array_mut()?;
     parts.iter_mut().find_map(filter_field)
-}
-
-/// Numbers are numbers.
-fn describe_parameters(operation: &mut Value) {
-    let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut);
-    for parameter in parameters.into_iter().flatten() {
-        if parameter["in"] == "query" && parameter["name"] == "limit" {
-            parameter["schema"] = json!({"type": "integer", "minimum": 1, "maximum": PAGE_MAX});
-        }
-    }
 }
 
 /// An object of these fields, for a schema.
@@ -243,6 +289,22 @@ mod tests {
     }
 
     #[test]
+    fn names_of_calls_are_short_and_every_chosen_one_is_used() {
+        let document = crate::openapi();
+        for (method, path, name) in NAMES {
+            assert_eq!(document["paths"][path][method]["operationId"], name, "{method} {path}");
+        }
+        for item in document["paths"].as_object().unwrap().values() {
+            for operation in item.as_object().unwrap().values() {
+                let name = operation["operationId"].as_str().unwrap();
+                let words = name.chars().filter(|c| c.is_ascii_uppercase()).count();
+                assert!(words <= 4 && name.len() <= 28, "{name} is no name: choose one in NAMES");
+                assert!(!name.contains("Of") && !name.contains("That"), "{name}");
+            }
+        }
+    }
+
+    #[test]
     fn items_of_lists_have_names() {
         let document = crate::openapi();
         let schemas = document["components"]["schemas"].as_object().unwrap();
@@ -254,6 +316,27 @@ mod tests {
             assert!(schemas.contains_key(item), "{item}");
         }
         assert!(!document.to_string().contains(LIST));
+    }
+
+    #[test]
+    fn every_field_has_a_description() {
+        fn check(name: &str, schema: &Value, bare: &mut Vec<String>) {
+            for part in schema["allOf"].as_array().into_iter().flatten() {
+                check(name, part, bare);
+            }
+            for (field, schema) in schema["properties"].as_object().into_iter().flatten() {
+                if schema["description"].as_str().is_none_or(str::is_empty) {
+                    bare.push(format!("{name}.{field}"));
+                }
+            }
+        }
+        let (document, mut bare) = (crate::openapi(), Vec::new());
+        let schemas = document["components"]["schemas"].as_object().unwrap();
+        for (name, schema) in schemas {
+            check(name, schema, &mut bare);
+        }
+        assert!(schemas.len() > 100, "{}", schemas.len());
+        assert!(bare.is_empty(), "describe these by a comment on the field: {bare:?}");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod examples;
 mod finish;
+mod parameters;
 mod refusals;
 pub(crate) mod webhooks;
 
@@ -14,7 +15,7 @@ use utoipa::openapi::{
     ContentBuilder, ObjectBuilder, Ref, RefOr, Required, Response, ResponseBuilder, Schema, Type,
 };
 
-use self::refusals::is_possible;
+use self::refusals::{Call, is_possible};
 use crate::auth::TENANT_HEADER;
 use crate::idempotency::IDEMPOTENCY_KEY;
 use crate::problem::{Code, PROBLEM_JSON, ProblemBody};
@@ -144,13 +145,16 @@ fn complete(operation: &mut Operation, method: &str, path: &str) {
         SecurityRequirement::new::<_, _, String>(KEY, []),
         SecurityRequirement::new::<_, _, String>(SESSION, []),
     ]);
-    for status in [400, 401, 403, 404, 422, 429, 500, 503] {
-        refuse(operation, status, method, path);
-    }
-    if is_mutation {
-        for status in [408, 409, 413, 415] {
-            refuse(operation, status, method, path);
-        }
+    let mut parameters = operation.parameters.iter().flatten();
+    let is_in_query = |one: &RefOr<Parameter>| matches!(one, RefOr::T(one) if one.parameter_in == ParameterIn::Query);
+    let call = Call {
+        method,
+        path,
+        has_query: parameters.any(is_in_query),
+        is_for_admins: operation.tags.iter().flatten().any(|tag| tag == "administration"),
+    };
+    for status in [400, 401, 403, 404, 408, 409, 413, 415, 422, 429, 500, 503] {
+        refuse(operation, status, &call);
     }
 }
 
@@ -167,10 +171,14 @@ pub(crate) fn header(name: &str, description: &str) -> RefOr<Parameter> {
     RefOr::T(parameter)
 }
 
-fn refuse(operation: &mut Operation, status: u16, method: &str, path: &str) {
+/// Adds the answer with this status, if the call can be refused with one of its codes.
+fn refuse(operation: &mut Operation, status: u16, call: &Call<'_>) {
     let codes = Code::ALL.iter().filter(|code| code.status().as_u16() == status);
-    let codes = codes.filter(|code| is_possible(**code, method, path));
+    let codes = codes.filter(|code| is_possible(**code, call));
     let codes: Vec<String> = codes.map(|code| format!("`{}`", code.as_str())).collect();
+    if codes.is_empty() {
+        return;
+    }
     let response = problem(&format!("A problem: {}", codes.join(", ")));
     operation.responses.responses.entry(status.to_string()).or_insert(RefOr::T(response));
 }

@@ -1,6 +1,6 @@
 //! What a receiver gets: a delivery in each format, and the events that Postrider sends itself.
 
-use postrider_engine::OPERATIONAL_EVENTS;
+use postrider_engine::{Field, FieldKind, OPERATIONAL_EVENTS, OperationalEvent};
 use serde_json::{Value, json};
 
 use super::finish::{camel, fields, reference};
@@ -34,6 +34,44 @@ pub(crate) fn delivery_example() -> Value {
     })
 }
 
+/// An event that Postrider sends itself, in the format `standard`, as JSON.
+pub(crate) fn operational_example(event: &OperationalEvent) -> Value {
+    // A test reads every example, so a fault in one does not get this far.
+    let data: Value = serde_json::from_str(event.example).unwrap_or_default();
+    json!({
+        "type": event.name,
+        "timestamp": "2026-11-15T09:30:00.000Z",
+        "id": "evt_01a1ec86c85a7eecaf1e16cbc52d8c7e",
+        "data": data,
+    })
+}
+
+/// The schema of an object with these fields.
+fn object(all: &[Field]) -> Value {
+    let needed: Vec<&str> =
+        all.iter().filter(|field| !field.is_optional).map(|field| field.name).collect();
+    json!({
+        "type": "object",
+        "required": needed,
+        "properties": fields(all.iter().map(|field| (field.name, schema_of(field)))),
+    })
+}
+
+fn schema_of(field: &Field) -> Value {
+    let mut schema = match field.kind {
+        FieldKind::Text => json!({"type": "string"}),
+        FieldKind::TextOrNull => json!({"type": ["string", "null"]}),
+        FieldKind::Id(prefix) => json!({"type": "string", "pattern": format!("^{prefix}")}),
+        FieldKind::Time => json!({"type": "string", "format": "date-time"}),
+        FieldKind::Integer => json!({"type": "integer", "format": "int64"}),
+        FieldKind::Boolean => json!({"type": "boolean"}),
+        FieldKind::Word(words) => json!({"type": "string", "enum": words}),
+        FieldKind::Object(inner) => object(inner),
+    };
+    schema["description"] = field.meaning.into();
+    schema
+}
+
 /// Adds the webhooks and their schemas.
 pub(super) fn add(document: &mut Value) {
     let when = json!({"type": "string", "format": "date-time", "description": "When it happened."});
@@ -60,12 +98,10 @@ pub(super) fn add(document: &mut Value) {
             "An event is delivered",
             "A POST to the URL of a subscription, signed as Standard Webhooks has it.",
             reference("StandardPayload"),
-            Some(delivery_example()),
+            delivery_example(),
         ),
     )];
     for event in OPERATIONAL_EVENTS {
-        let data =
-            event.fields.iter().map(|(name, meaning)| (*name, json!({ "description": meaning })));
         let schema = json!({
             "type": "object",
             "required": ["type", "timestamp", "id", "data"],
@@ -73,31 +109,24 @@ pub(super) fn add(document: &mut Value) {
                 "type": {"type": "string", "const": event.name},
                 "timestamp": when,
                 "id": {"type": "string", "description": "The id of the event."},
-                "data": {"type": "object", "properties": fields(data)},
+                "data": object(event.fields),
             },
         });
+        let example = operational_example(event);
         let words = std::iter::once("receive").chain(event.name.split(['.', '_']));
-        webhooks.push((event.name, webhook(&camel(words), event.name, event.when, schema, None)));
+        webhooks
+            .push((event.name, webhook(&camel(words), event.name, event.when, schema, example)));
     }
     document["webhooks"] = fields(webhooks.into_iter());
 }
 
-fn webhook(
-    id: &str,
-    summary: &str,
-    description: &str,
-    schema: Value,
-    example: Option<Value>,
-) -> Value {
+fn webhook(id: &str, summary: &str, description: &str, schema: Value, example: Value) -> Value {
     let headers = HEADERS.map(|(name, meaning)| {
         json!({
             "name": name, "in": "header", "required": true, "description": meaning, "schema": {"type": "string"},
         })
     });
-    let mut content = json!({ "schema": schema });
-    if let Some(example) = example {
-        content["example"] = example;
-    }
+    let content = json!({ "schema": schema, "example": example });
     json!({"post": {
         "operationId": id,
         "summary": summary,
@@ -111,4 +140,25 @@ fn webhook(
             "default": {"description": "Failed, to be retried; `Retry-After` is observed with 429 and 503"},
         },
     }})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_of_our_own_events_have_types_and_an_example() {
+        let document = crate::openapi();
+        for event in OPERATIONAL_EVENTS {
+            let body = &document["webhooks"][event.name]["post"]["requestBody"]["content"]["application/json"];
+            let data = &body["schema"]["properties"]["data"]["properties"];
+            for field in event.fields {
+                let schema = &data[field.name];
+                assert!(schema["type"].is_string(), "{} {}: {schema}", event.name, field.name);
+                assert_eq!(schema["description"], field.meaning);
+                let example = &body["example"]["data"][field.name];
+                assert!(!example.is_null(), "{} {}: no example", event.name, field.name);
+            }
+        }
+    }
 }

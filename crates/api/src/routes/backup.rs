@@ -48,11 +48,14 @@ pub(crate) enum BackupState {
 pub(crate) struct BackupView {
     /// The directory.
     to: String,
+    /// How far it is.
     state: BackupState,
     /// Bytes written so far.
     bytes: u64,
+    /// When it began.
     #[schema(value_type = String, format = DateTime)]
     started_at: Timestamp,
+    /// When it ended, done or failed; null while it runs.
     #[schema(value_type = Option<String>, format = DateTime)]
     finished_at: Option<Timestamp>,
     /// Why it failed.

@@ -23,6 +23,7 @@ pub(crate) struct ConfigView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Setting)]
 struct SettingView {
+    /// The name of the setting, such as `retry.max`.
     #[schema(example = "retry.max")]
     key: &'static str,
     /// As it would be written in the file; null where it is not set, `***` where it is a secret.

@@ -20,9 +20,9 @@ use crate::wire::statistics::{
     HourView,
 };
 
-const HOURS_DEFAULT: i64 = 24;
+pub(crate) const HOURS_DEFAULT: i64 = 24;
 /// The hours of seven days.
-const HOURS_MAX: i64 = 7 * 24;
+pub(crate) const HOURS_MAX: i64 = 7 * 24;
 
 /// Selects the time.
 #[derive(Debug, Deserialize, IntoParams)]

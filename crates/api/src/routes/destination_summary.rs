@@ -19,8 +19,11 @@ const PAGES_MAX: usize = 20;
 #[derive(Debug, Default, Serialize, ToSchema)]
 #[schema(as = DestinationSummary)]
 pub(crate) struct SummaryView {
+    /// Destinations that are sent to as usual.
     enabled: u64,
+    /// Destinations that failed too often and are only probed.
     disabled: u64,
+    /// Destinations that are not attempted until somebody enables them.
     frozen: u64,
     /// Whether all were counted; false where the tenant has more than 20,000: then the newest were.
     complete: bool,

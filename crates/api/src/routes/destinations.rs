@@ -37,7 +37,7 @@ pub(crate) struct DestinationQuery {
 }
 
 /// The most characters of `q`, the part of a URL to search for.
-const PART_CHARS_MAX: usize = 200;
+pub(crate) const PART_CHARS_MAX: usize = 200;
 /// The most pages of the store that are read to fill one page with matching destinations.
 const LOOKED_THROUGH_MAX: usize = 10;
 

@@ -30,6 +30,7 @@ const RECENT_DEFAULT: usize = 20;
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FilterTrial {
+    /// The filter to try.
     #[serde(default)]
     #[schema(value_type = Object, required = true)]
     filter: Option<Value>,
@@ -56,9 +57,12 @@ pub(crate) struct FilterTrialAnswer {
 /// What the filter says of one event.
 #[derive(Debug, Serialize, ToSchema)]
 struct TriedEvent {
+    /// The event.
     event_id: String,
+    /// Its type.
     #[serde(rename = "type")]
     kind: String,
+    /// When it was accepted.
     #[schema(value_type = String, format = DateTime)]
     accepted_at: Timestamp,
     /// Whether a subscription with this filter is delivered the event.

@@ -18,8 +18,8 @@ use crate::state::ApiState;
 use crate::wire::ledger::{ArrivalsView, LedgerView, SpanView, Stats};
 
 const MINUTE_MS: i64 = 60_000;
-const STEP_MINUTES_DEFAULT: u32 = 5;
-const STEP_MINUTES_MAX: u32 = 7 * 24 * 60;
+pub(crate) const STEP_MINUTES_DEFAULT: u32 = 5;
+pub(crate) const STEP_MINUTES_MAX: u32 = 7 * 24 * 60;
 const SINCE_DEFAULT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Selects the ledger.

@@ -24,10 +24,13 @@ use crate::wire::filter::ConditionView;
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Match)]
 pub(crate) struct MatchView {
+    /// The subscription.
     subscription_id: String,
+    /// Where it wants its deliveries.
     url: String,
     /// Whether the event, sent now, would be delivered to it.
     matched: bool,
+    /// Why it got the event or did not.
     because: MatchReason,
     /// Its filter's conditions, where all else fits and the filter was asked; empty where it has none, or
     /// where that took too many steps.

@@ -19,7 +19,9 @@ use crate::state::ApiState;
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Server)]
 pub(crate) struct ServerView {
+    /// The version of the program.
     version: &'static str,
+    /// When the process started.
     #[schema(value_type = String, format = DateTime)]
     started_at: Timestamp,
     /// The server's time now.
@@ -31,11 +33,13 @@ pub(crate) struct ServerView {
     store: &'static str,
     /// By how much the server's time is ahead of its machine's clock.
     clock_ahead_ms: i64,
+    /// Whether most destinations fail at once.
     mass_failure: MassFailureState,
     /// The disk of the node that answers; null where it cannot be read.
     disk: Option<DiskView>,
     /// Every node that is alive, by name; one without a name where the store has room for one node only.
     nodes: Vec<NodeView>,
+    /// How busy the two lanes are.
     lanes: Lanes,
 }
 
@@ -43,6 +47,7 @@ pub(crate) struct ServerView {
 /// at once.
 #[derive(Debug, Serialize, ToSchema)]
 struct MassFailureState {
+    /// True while no destination is disabled or frozen, because so many fail at once that the fault is probably ours.
     suspended: bool,
     /// Since when; null where they are not.
     #[schema(value_type = Option<String>, format = DateTime)]
@@ -53,7 +58,9 @@ struct MassFailureState {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Disk)]
 struct DiskView {
+    /// Bytes that are free on the data directory's disk.
     free_bytes: u64,
+    /// The size of that disk.
     total_bytes: u64,
     /// What the data directory takes.
     data_bytes: u64,
@@ -79,7 +86,9 @@ struct NodeView {
 /// The two queues.
 #[derive(Debug, Serialize, ToSchema)]
 struct Lanes {
+    /// The lane of first attempts.
     first: LaneView,
+    /// The lane of retries.
     retry: LaneView,
 }
 

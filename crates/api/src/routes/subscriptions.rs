@@ -484,6 +484,7 @@ pub(crate) async fn rotate(
 /// The outcome of a test.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct TestOutcome {
+    /// The subscription that was tested.
     subscription_id: String,
     #[serde(flatten)]
     outcome: OutcomeView,

@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = AuditEntry)]
 pub(crate) struct AuditView {
+    /// The identifier of the entry.
     #[schema(example = "aud_019a86d99e3877078707070707070707")]
     id: String,
     /// When the change ended.

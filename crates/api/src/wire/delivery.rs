@@ -20,11 +20,16 @@ pub(crate) struct DeliveryView {
     /// The tenant; only in lists of all tenants.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tenant: Option<String>,
+    /// The event that is delivered.
     event_id: String,
+    /// The subscription that it is owed to.
     subscription_id: String,
+    /// The destination that it goes to.
     destination_id: String,
+    /// The type of the event.
     #[serde(rename = "type")]
     kind: String,
+    /// Where it stands.
     state: DeliveryStateWord,
     /// The reason, if it is dead or cancelled.
     reason: Option<&'static str>,
@@ -33,8 +38,10 @@ pub(crate) struct DeliveryView {
     /// When it is attempted next, if the destination allows it.
     #[schema(value_type = Option<String>, format = DateTime)]
     next_attempt_at: Option<Timestamp>,
+    /// When the event was accepted.
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
+    /// When it was delivered, died or was cancelled; null before that.
     #[schema(value_type = Option<String>, format = DateTime)]
     finished_at: Option<Timestamp>,
 }
@@ -75,6 +82,7 @@ pub(crate) struct DeliveryDetail {
     /// Give this as `cursor` to `/v1/deliveries/{id}/attempts` to get the attempts that are not in
     /// `attempt_log`; null if it has all of them.
     pub(crate) attempt_log_cursor: Option<String>,
+    /// Its retry slots, and what became of each.
     pub(crate) schedule: ScheduleView,
 }
 
@@ -97,9 +105,12 @@ pub(crate) struct AttemptView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Outcome)]
 pub(crate) struct OutcomeView {
+    /// When the attempt began.
     #[schema(value_type = String, format = DateTime)]
     started_at: Timestamp,
+    /// How long it took.
     duration_ms: u64,
+    /// How it ended.
     outcome: OutcomeWord,
     /// The status of the response; null if there was none.
     status: Option<u16>,
@@ -110,6 +121,7 @@ pub(crate) struct OutcomeView {
     response_body: Option<String>,
     /// Whether `response_body` is the whole body: `whole`, `cut`, `late` or `broken`.
     response_body_end: Option<&'static str>,
+    /// How long its parts took.
     timings: TimingsView,
     /// For admin keys only: details about the cause.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -129,9 +141,13 @@ enum OutcomeWord {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Timings)]
 struct TimingsView {
+    /// Resolving the name; null where no name was resolved.
     dns_ms: Option<u64>,
+    /// Connecting; null on a connection that was open already.
     connect_ms: Option<u64>,
+    /// The TLS handshake; null without one.
     tls_ms: Option<u64>,
+    /// From the first byte of the request to the end of the answer's head; null without an answer.
     response_ms: Option<u64>,
     /// The connection: `fresh`, `reused` or `resent`.
     connection: &'static str,

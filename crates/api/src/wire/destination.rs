@@ -22,23 +22,32 @@ use crate::problem::Problem;
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Destination)]
 pub(crate) struct DestinationView {
+    /// The identifier, which follows from the tenant and the URL.
     id: String,
     /// The tenant; only in lists of all tenants.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tenant: Option<String>,
+    /// The URL.
     url: String,
+    /// Whether it is sent to.
     state: DestinationStateWord,
     /// Why it is disabled or frozen.
     reason: Option<String>,
     /// Settled attempts since the last reset.
     attempts: u64,
+    /// Attempts that succeeded since the counters were last reset.
     successes: u64,
+    /// Attempts that failed since then.
     failures: u64,
+    /// Failures since the last success.
     consecutive_failures: u64,
+    /// The last success; null if there was none.
     #[schema(value_type = Option<String>, format = DateTime)]
     last_success_at: Option<Timestamp>,
+    /// Since when it is disabled; null if it is not.
     #[schema(value_type = Option<String>, format = DateTime)]
     disabled_at: Option<Timestamp>,
+    /// Since when it is frozen; null if it is not.
     #[schema(value_type = Option<String>, format = DateTime)]
     frozen_at: Option<Timestamp>,
     /// When the next probe is due; null if none is due, or one is in flight.
@@ -46,11 +55,14 @@ pub(crate) struct DestinationView {
     next_probe_at: Option<Timestamp>,
     /// Deliveries in its retry lane.
     waiting: u64,
+    /// When a subscription first named it.
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
+    /// How near it is to being disabled or frozen.
     thresholds: ThresholdsView,
     /// The most requests a second; null for no limit.
     rate_limit: Option<DestinationRateView>,
+    /// What happens with waiting deliveries when it recovers.
     recovery: DestinationRecoveryView,
     /// The replay of what died there; null but in the answer to a call that enabled it with `dead_since`.
     pub(crate) replay: Option<String>,
@@ -80,9 +92,13 @@ impl DestinationStateWord {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Thresholds)]
 struct ThresholdsView {
+    /// By too large a share of failed attempts.
     disabled_by_failure_share: ShareView,
+    /// By too many failures in a row.
     disabled_by_consecutive_failures: ProgressView,
+    /// By very many failures in a row.
     frozen_by_consecutive_failures: ProgressView,
+    /// By many failures in a row and no success for days: both must be reached.
     frozen_by_time: TimeView,
 }
 
@@ -90,11 +106,15 @@ struct ThresholdsView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ShareThreshold)]
 struct ShareView {
+    /// Failed attempts since the counters were last reset.
     failures: u64,
+    /// All attempts since then.
     attempts: u64,
     /// The share of failures so far.
     share: f64,
+    /// With so many attempts or fewer, the share is not looked at.
     grace: u64,
+    /// The destination is disabled above this share of failures, from 0 to 1.
     limit: f64,
 }
 
@@ -102,7 +122,9 @@ struct ShareView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = CountThreshold)]
 struct ProgressView {
+    /// The value now.
     now: u64,
+    /// The value at which it happens.
     limit: u64,
 }
 
@@ -110,7 +132,9 @@ struct ProgressView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = TimeThreshold)]
 struct TimeView {
+    /// Failures in a row.
     consecutive_failures: ProgressView,
+    /// Seconds since the last success, or since the destination was created.
     seconds_without_success: ProgressView,
 }
 
@@ -235,8 +259,10 @@ pub(crate) struct ReasonBody {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Transition)]
 pub(crate) struct TransitionView {
+    /// When it happened.
     #[schema(value_type = String, format = DateTime)]
     at: Timestamp,
+    /// The state before.
     from: DestinationStateWord,
     /// The same as `from` if the destination stays disabled: a probe was sent, failed or was lost.
     to: DestinationStateWord,
@@ -253,9 +279,13 @@ pub(crate) struct TransitionView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Counters)]
 struct CountersView {
+    /// Attempts since the last reset.
     attempts: u64,
+    /// Those that succeeded.
     successes: u64,
+    /// Those that failed.
     failures: u64,
+    /// Failures since the last success.
     consecutive_failures: u64,
 }
 

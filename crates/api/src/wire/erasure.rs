@@ -40,6 +40,7 @@ impl ErasureBody {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Erasure)]
 pub(crate) struct ErasureView {
+    /// The identifier of the erasure.
     id: String,
     /// `erasing`: payloads are being removed. `scrubbing`: they cannot be read any more, and what is left of them in
     /// the store's files is being overwritten. `finished`.
@@ -56,8 +57,10 @@ pub(crate) struct ErasureView {
     cancelled: u64,
     /// Attempts whose response body was erased.
     attempts: u64,
+    /// When it was asked for.
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
+    /// When it was done; null before that.
     #[schema(value_type = Option<String>, format = DateTime)]
     finished_at: Option<Timestamp>,
 }

@@ -130,18 +130,22 @@ impl EventAccepted {
 /// The results for the events of a batch, in order.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct BatchAccepted {
+    /// One entry for each event, in the order of the request.
     pub(crate) results: Vec<EventAccepted>,
 }
 
 /// An event in a list, without its payload.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct EventSummary {
+    /// The identifier: the one that was given, or one that was made.
     id: String,
     /// The tenant; only in lists of all tenants.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tenant: Option<String>,
+    /// The type.
     #[serde(rename = "type")]
     kind: String,
+    /// The object that it happened to.
     object: Option<String>,
     /// When it happened.
     #[schema(value_type = String, format = DateTime)]

@@ -149,8 +149,11 @@ pub(crate) enum ScopeWord {
 pub(crate) struct EventTypeView {
     /// Its name, which is also its identifier.
     id: String,
+    /// The name, which events have as their `type`.
     name: String,
+    /// Whose it is: the tenant's, or the server's, which all tenants have.
     scope: ScopeWord,
+    /// What it means.
     description: Option<String>,
     /// The JSON Schema of `data`, as it was given; null where any JSON fits.
     #[schema(value_type = serde_json::Value)]
@@ -160,8 +163,10 @@ pub(crate) struct EventTypeView {
     example: Option<Box<RawValue>>,
     /// Whether applications should stop sending it.
     deprecated: bool,
+    /// When it was added.
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
+    /// When it was last changed.
     #[schema(value_type = String, format = DateTime)]
     updated_at: Timestamp,
 }
@@ -229,7 +234,9 @@ pub(crate) struct CatalogueView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = OwnCatalogue)]
 struct OwnCatalogueView {
+    /// What the tenant chose for events of a type that is not in the catalogue; null where it chose nothing.
     unknown_types: Option<ConductWord>,
+    /// What the tenant chose for events whose `data` does not fit their schema; null where it chose nothing.
     misfits: Option<ConductWord>,
 }
 

@@ -11,6 +11,7 @@ use super::delivery::DeliveryView;
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Explanation)]
 pub(crate) struct ExplanationView {
+    /// The delivery.
     delivery: DeliveryView,
     /// The state in a sentence.
     summary: String,
@@ -122,6 +123,7 @@ struct NextView {
     /// When it happens; null if that does not depend on time.
     #[schema(value_type = Option<String>, format = DateTime)]
     at: Option<Timestamp>,
+    /// What happens, in a sentence.
     what: String,
 }
 
@@ -131,6 +133,7 @@ struct NextView {
 struct UnblockView {
     /// `fix_receiver`, `enable_destination`, `retry`, `replay` or `resubscribe`.
     action: &'static str,
+    /// What would help, in a sentence.
     what: String,
 }
 

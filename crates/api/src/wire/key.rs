@@ -35,14 +35,18 @@ pub(crate) struct KeyBody {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Key)]
 pub(crate) struct KeyView {
+    /// The public part of the key.
     id: String,
     /// The tenant; null for an admin key, which is for all tenants.
     tenant: Option<String>,
+    /// What somebody called it.
     name: Option<String>,
+    /// What it may do: `ingest`, `manage`, `read`, `admin`.
     scopes: Vec<&'static str>,
     /// When it was created; for the key of `POSTRIDER_ADMIN_KEY` when the server started.
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
+    /// When it stops working; null for never.
     #[schema(value_type = Option<String>, format = DateTime)]
     expires_at: Option<Timestamp>,
     /// When it was last used, approximately.

@@ -13,12 +13,19 @@ use crate::process::Arrivals;
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Ledger)]
 pub(crate) struct LedgerView {
+    /// All deliveries that were ever accepted: the sum of the others.
     accepted: u64,
+    /// Waiting for their first attempt.
     queued: u64,
+    /// Being attempted now.
     in_flight: u64,
+    /// Waiting for a retry.
     waiting: u64,
+    /// Answered with 2xx.
     delivered: u64,
+    /// Without a retry left; kept, and can be replayed.
     dead: u64,
+    /// Ended by somebody, or because their subscription was deleted.
     cancelled: u64,
 }
 
@@ -32,10 +39,13 @@ impl LedgerView {
 /// Statistics over time.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Stats {
+    /// The start that was asked for.
     #[schema(value_type = String, format = DateTime)]
     pub(crate) since: Timestamp,
+    /// The end that was asked for.
     #[schema(value_type = String, format = DateTime)]
     pub(crate) until: Timestamp,
+    /// The length of a span.
     pub(crate) step_minutes: u32,
     /// One entry for each span, oldest first; spans in which nothing happened are zero.
     pub(crate) data: Vec<SpanView>,

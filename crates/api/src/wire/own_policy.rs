@@ -19,12 +19,15 @@ use crate::problem::Problem;
 #[serde(deny_unknown_fields)]
 #[schema(as = NewSubscriptionPolicy)]
 pub(crate) struct OwnPolicyBody {
+    /// About a single attempt; null for the server's.
     #[serde(default)]
     #[schema(value_type = Option<OwnAttemptBody>)]
     attempt: Patch<OwnAttemptBody>,
+    /// About retries; null for the server's.
     #[serde(default)]
     #[schema(value_type = Option<OwnRetryBody>)]
     retry: Patch<OwnRetryBody>,
+    /// About recovery; null for the server's.
     #[serde(default)]
     #[schema(value_type = Option<OwnRecoveryBody>)]
     recovery: Patch<OwnRecoveryBody>,
@@ -155,8 +158,11 @@ fn put_seconds(
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = SubscriptionPolicy)]
 pub(crate) struct OwnPolicyView {
+    /// About a single attempt.
     attempt: OwnAttemptView,
+    /// About retries.
     retry: OwnRetryView,
+    /// About recovery.
     recovery: OwnRecoveryView,
 }
 
@@ -164,6 +170,7 @@ pub(crate) struct OwnPolicyView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = SubscriptionAttemptPolicy)]
 struct OwnAttemptView {
+    /// The time limit of an attempt; null where it is the server's.
     deadline_seconds: Option<f64>,
 }
 
@@ -171,7 +178,9 @@ struct OwnAttemptView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = SubscriptionRetryPolicy)]
 struct OwnRetryView {
+    /// Retry n falls due (2^n - 1) units after the first attempt; null where it is the server's.
     unit_seconds: Option<f64>,
+    /// How many retries there are; null where it is the server's.
     max: Option<u32>,
 }
 
@@ -179,8 +188,11 @@ struct OwnRetryView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = SubscriptionRecoveryPolicy)]
 struct OwnRecoveryView {
+    /// What happens with waiting deliveries; null where it is the server's.
     mode: Option<RecoveryWord>,
+    /// What happens with dead deliveries; null where it is the server's.
     dead: Option<DeadWord>,
+    /// How old a dead delivery may be to be replayed; null where it is the server's.
     dead_max_age_seconds: Option<f64>,
 }
 
@@ -241,7 +253,9 @@ enum SourceWord {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = DestinationRate)]
 pub(crate) struct DestinationRateView {
+    /// Attempts a second.
     per_second: f64,
+    /// Whose value it is.
     from: SourceWord,
     /// The subscription that it comes from.
     subscription_id: Option<String>,
@@ -252,7 +266,9 @@ pub(crate) struct DestinationRateView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = DestinationRecovery)]
 pub(crate) struct DestinationRecoveryView {
+    /// What happens with waiting deliveries.
     mode: RecoveryWord,
+    /// Whose value it is.
     from: SourceWord,
     /// The subscription that it comes from.
     subscription_id: Option<String>,

@@ -16,12 +16,19 @@ use super::millis;
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Policy)]
 pub(crate) struct PolicyView {
+    /// About a single attempt.
     attempt: AttemptPolicyView,
+    /// When a failed delivery is tried again.
     retry: RetryPolicyView,
+    /// When a destination is disabled, probed and frozen.
     circuit: CircuitPolicyView,
+    /// What happens when a destination recovers.
     recovery: RecoveryPolicyView,
+    /// When so many destinations fail that the fault is probably ours.
     mass_failure: MassFailureView,
+    /// How long what has ended is kept.
     retention: RetentionView,
+    /// What a subscription may choose for itself.
     subscription_limits: SubscriptionLimitsView,
 }
 
@@ -61,6 +68,7 @@ pub(crate) struct RetryPolicyView {
     unit_seconds: f64,
     /// How many retries there are.
     max: u32,
+    /// From where the pauses count.
     measured_from: MeasuredFromWord,
     /// By which share of its delay a retry may be moved later, 0 to 1.
     jitter: f64,
@@ -102,9 +110,11 @@ struct CircuitPolicyView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = RecoveryPolicy)]
 struct RecoveryPolicyView {
+    /// What happens with waiting deliveries.
     mode: RecoveryWord,
     /// How long a step of the ramp lasts.
     ramp_step_seconds: f64,
+    /// What happens with dead deliveries.
     dead: DeadWord,
     /// Deliveries that were accepted longer ago are kept in any case.
     dead_max_age_seconds: f64,
@@ -134,6 +144,7 @@ pub(crate) enum RecoveryWord {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = MassFailurePolicy)]
 struct MassFailureView {
+    /// Over how long failures are looked at.
     window_seconds: f64,
     /// It takes at least so many destinations.
     destinations_min: usize,

@@ -50,10 +50,12 @@ pub(crate) struct ThemeBody {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Theme)]
 pub(crate) struct ThemeView {
+    /// The name that is shown in place of Postrider's.
     name: Option<String>,
     /// The address of the logo, relative to the server's.
     #[schema(example = "portal/logos/lg_…")]
     logo: Option<String>,
+    /// The colour of buttons and links, as `#rrggbb`.
     accent: Option<String>,
     /// `light` or `dark`.
     mode: Option<&'static str>,
@@ -74,11 +76,14 @@ impl ThemeView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = PortalLink)]
 pub(crate) struct PortalLinkView {
+    /// The identifier, by which it is revoked.
     #[schema(example = "pl_0a1b2c3d4e5f6071")]
     id: String,
+    /// Whose portal it opens.
     tenant: Option<String>,
     /// `read` or `manage`.
     access: Option<&'static str>,
+    /// When it was made.
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
     /// Until when it can be used.
@@ -90,6 +95,7 @@ pub(crate) struct PortalLinkView {
     /// When the session that it opened ends at the latest; null until it is used.
     #[schema(value_type = Option<String>, format = DateTime)]
     session_expires_at: Option<Timestamp>,
+    /// How the portal looks.
     theme: ThemeView,
 }
 

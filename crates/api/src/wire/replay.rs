@@ -88,9 +88,13 @@ impl ReplayBody {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Replay)]
 pub(crate) struct ReplayView {
+    /// The identifier of the replay.
     id: String,
+    /// How far it is.
     state: ReplayStateWord,
+    /// Which deliveries it replays.
     filter: ReplayFilterView,
+    /// At most so many a second; null for no limit of its own.
     per_second: Option<u32>,
     /// How many deliveries it will replay, as counted at the start.
     total: u64,
@@ -102,8 +106,10 @@ pub(crate) struct ReplayView {
     /// What became of the deliveries that it sent. `null` where an earlier version of the server sent some
     /// of them: their outcomes are not known.
     outcomes: Option<OutcomesView>,
+    /// When it was started.
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
+    /// When it finished or was cancelled; null before that.
     #[schema(value_type = Option<String>, format = DateTime)]
     finished_at: Option<Timestamp>,
 }
@@ -153,15 +159,22 @@ enum ReplayStateWord {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ReplayFilter)]
 struct ReplayFilterView {
+    /// Deliveries to this destination.
     destination: Option<String>,
+    /// Deliveries for this subscription.
     subscription: Option<String>,
+    /// Deliveries of events of this type.
     #[serde(rename = "type")]
     kind: Option<String>,
+    /// Deliveries in this state.
     state: Option<&'static str>,
+    /// Deliveries accepted at this time or later.
     #[schema(value_type = Option<String>, format = DateTime)]
     since: Option<Timestamp>,
+    /// Deliveries accepted before this time.
     #[schema(value_type = Option<String>, format = DateTime)]
     until: Option<Timestamp>,
+    /// Deliveries that ended at this time or later.
     #[schema(value_type = Option<String>, format = DateTime)]
     ended_since: Option<Timestamp>,
 }
@@ -169,7 +182,9 @@ struct ReplayFilterView {
 /// How many deliveries a replay would replay.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct DryRun {
+    /// Always true: nothing was started.
     pub(crate) dry_run: bool,
+    /// How many deliveries would be replayed.
     pub(crate) total: u64,
 }
 

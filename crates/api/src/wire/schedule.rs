@@ -34,6 +34,7 @@ struct ScheduleSlot {
     /// When it falls or fell due, by the policy of its subscription as it is now.
     #[schema(value_type = String, format = DateTime)]
     due_at: Timestamp,
+    /// What became of it.
     state: SlotWord,
     /// The number of the attempt that was made in it.
     attempt: Option<u32>,

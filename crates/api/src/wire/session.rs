@@ -32,6 +32,7 @@ pub(crate) struct SessionToken {
     /// Send it as `Authorization: Bearer`. It is not shown again.
     #[schema(example = "ps_…")]
     pub(crate) token: String,
+    /// When the session ends.
     #[schema(value_type = String, format = DateTime)]
     pub(crate) expires_at: Timestamp,
 }

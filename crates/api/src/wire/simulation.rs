@@ -77,10 +77,13 @@ enum PlanWord {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct TriedPolicy {
+    /// About retries.
     #[serde(default)]
     retry: TriedRetry,
+    /// About disabling and freezing.
     #[serde(default)]
     circuit: TriedCircuit,
+    /// About recovery.
     #[serde(default)]
     recovery: TriedRecovery,
 }
@@ -89,9 +92,13 @@ struct TriedPolicy {
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct TriedRetry {
+    /// Retry n falls due (2^n - 1) units after the first attempt.
     unit_seconds: Option<f64>,
+    /// How many retries there are.
     max: Option<u32>,
+    /// From where the pauses count.
     measured_from: Option<MeasuredFromWord>,
+    /// By which share of a pause a slot may be later, from 0 to 1.
     jitter: Option<f64>,
 }
 
@@ -99,12 +106,19 @@ struct TriedRetry {
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct TriedCircuit {
+    /// Disabled above this share of failures, from 0 to 1.
     disable_share: Option<f64>,
+    /// With so many attempts or fewer, the share is not looked at.
     disable_grace: Option<u64>,
+    /// Disabled after so many failures in a row.
     disable_consecutive: Option<u64>,
+    /// How often a disabled destination is tried.
     probe_interval_seconds: Option<f64>,
+    /// Frozen with more failures in a row than this ...
     freeze_over_consecutive: Option<u64>,
+    /// ... when the last success is longer ago than this.
     freeze_after_seconds: Option<f64>,
+    /// Frozen after so many failures in a row, at any time.
     freeze_consecutive: Option<u64>,
 }
 
@@ -112,10 +126,15 @@ struct TriedCircuit {
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct TriedRecovery {
+    /// What happens with waiting deliveries.
     mode: Option<RecoveryWord>,
+    /// How long each step of the ramp lasts with `drain`.
     ramp_step_seconds: Option<f64>,
+    /// What happens with dead deliveries.
     dead: Option<DeadWord>,
+    /// How old a dead delivery may be to be replayed.
     dead_max_age_seconds: Option<f64>,
+    /// How many dead deliveries are replayed in a second.
     dead_per_second: Option<u32>,
 }
 
@@ -292,10 +311,15 @@ fn put_share(place: &mut Share, value: Option<f64>, field: &str) -> Result<(), P
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = SimulationAnswer)]
 pub(crate) struct SimulationView {
+    /// How long every attempt fails.
     pub(crate) outage_seconds: f64,
+    /// So many deliveries ...
     pub(crate) deliveries: u64,
+    /// ... in so many seconds.
     pub(crate) per_seconds: f64,
+    /// How long everything was well before.
     pub(crate) healthy_before_seconds: f64,
+    /// How long after the outage somebody enables the URL, should it be frozen; null for never.
     pub(crate) enabled_after_seconds: Option<f64>,
     /// One for each policy and preset, in the order in which they were asked for.
     pub(crate) plans: Vec<PlanView>,
@@ -309,10 +333,13 @@ pub(crate) struct PlanView {
     name: &'static str,
     /// Deliveries from the beginning of the outage to the end of the forecast.
     accepted: u64,
+    /// Deliveries that arrive.
     delivered: u64,
     /// Delivered, but not by the first attempt.
     late: u64,
+    /// Deliveries that die.
     dead: u64,
+    /// Those of them that were never attempted.
     dead_never_attempted: u64,
     /// Those that had died and were replayed when the URL was back; they arrived.
     replayed: u64,
@@ -320,9 +347,11 @@ pub(crate) struct PlanView {
     waiting: u64,
     /// Attempts that failed, probes included.
     failed_attempts: u64,
+    /// Probes that fail.
     failed_probes: u64,
     /// The most that ever waited, and when.
     peak_backlog: u64,
+    /// When most deliveries wait, from the start of the outage.
     peak_at_seconds: f64,
     /// The most deliveries that arrived in a minute, on the average of one sample.
     peak_per_minute: u64,
@@ -330,6 +359,7 @@ pub(crate) struct PlanView {
     back_at_seconds: Option<f64>,
     /// When nothing was waiting any more; null where that never happens by itself.
     recovered_at_seconds: Option<f64>,
+    /// How late those arrive that arrive.
     late_by_seconds: LateBy,
     /// Changes of the circuit, probes aside.
     timeline: Vec<ChangeView>,
@@ -340,8 +370,11 @@ pub(crate) struct PlanView {
 /// By how much the late ones were late; null where none was.
 #[derive(Debug, Serialize, ToSchema)]
 struct LateBy {
+    /// Half of them are no later; null where nothing arrives late.
     p50: Option<f64>,
+    /// 99 % of them are no later.
     p99: Option<f64>,
+    /// The latest one.
     max: Option<f64>,
 }
 
@@ -349,6 +382,7 @@ struct LateBy {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = SimulatedChange)]
 struct ChangeView {
+    /// When, from the start of the outage.
     at_seconds: f64,
     /// `enabled`, `disabled` or `frozen`.
     state: &'static str,
@@ -360,10 +394,15 @@ struct ChangeView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = SimulatedSample)]
 struct SampleView {
+    /// When, from the start of the outage.
     at_seconds: f64,
+    /// Deliveries that wait then.
     backlog: u64,
+    /// Deliveries that have died by then.
     dead: u64,
+    /// Attempts that have failed by then.
     failed_attempts: u64,
+    /// Deliveries that have arrived by then.
     delivered: u64,
 }
 

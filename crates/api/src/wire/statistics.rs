@@ -18,6 +18,7 @@ const P99: u32 = 990;
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = DestinationFigures)]
 pub(crate) struct FiguresView {
+    /// The destination.
     destination_id: String,
     /// The current hour and the 23 before it.
     last_24_hours: AttemptCountsView,
@@ -31,7 +32,9 @@ pub(crate) struct FiguresView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = AttemptCounts)]
 pub(crate) struct AttemptCountsView {
+    /// Attempts, without faults of our own.
     attempts: u64,
+    /// Those that succeeded.
     delivered: u64,
     /// Attempts that failed by the destination's fault, or by the network's on the way to it.
     failed: u64,
@@ -50,8 +53,10 @@ pub(crate) struct AttemptCountsView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = RecentAttempt)]
 struct RecentView {
+    /// When it began.
     #[schema(value_type = String, format = DateTime)]
     started_at: Timestamp,
+    /// How long it took.
     duration_ms: u64,
     /// `delivered`, or the class of the failure, as in `failures` of a destination's statistics.
     class: &'static str,
@@ -71,8 +76,10 @@ pub(crate) struct FiguresListView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = DestinationStats)]
 pub(crate) struct DestinationStatsView {
+    /// The start of the first hour.
     #[schema(value_type = String, format = DateTime)]
     pub(crate) since: Timestamp,
+    /// The end: now.
     #[schema(value_type = String, format = DateTime)]
     pub(crate) until: Timestamp,
     /// One entry for each hour, oldest first; the last one is the current hour, so far. Hours without attempts are
@@ -105,6 +112,7 @@ pub(crate) struct FailureCountView {
     /// `tls`, `timeout_dns`, `timeout_connect`, `timeout_tls`, `timeout_request`, `timeout_response`, `blocked`,
     /// `protocol`, or `own_fault`.
     class: &'static str,
+    /// How many attempts.
     count: u64,
 }
 

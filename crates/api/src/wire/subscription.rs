@@ -372,19 +372,28 @@ impl CertificateView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Subscription)]
 pub(crate) struct SubscriptionView {
+    /// The identifier.
     id: String,
     /// The tenant; only in lists of all tenants.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tenant: Option<String>,
     /// The application's own identifier.
     uid: Option<String>,
+    /// What somebody called it.
     name: Option<String>,
+    /// What it is for.
     description: Option<String>,
+    /// Pairs of the application.
     metadata: BTreeMap<String, String>,
+    /// Where deliveries are sent.
     url: String,
+    /// The destination, which subscriptions to the same URL share.
     destination_id: String,
+    /// The types of events that it wants; `task.*` stands for all that begin with `task.`.
     types: Vec<String>,
+    /// Only events of this object; null for all.
     object: Option<String>,
+    /// Only events that pass this filter; null for all.
     #[schema(value_type = Option<Object>)]
     filter: Option<Value>,
     /// The format of the body: `standard`, `cloudevents`, `raw` or `workfront`.
@@ -399,12 +408,14 @@ pub(crate) struct SubscriptionView {
     ca_certificates: Vec<CertificateView>,
     /// The headers by name, with masked values: at most the last four characters are shown.
     headers: BTreeMap<String, String>,
+    /// At most so many attempts a second; null for no limit of its own.
     #[schema(value_type = Option<f64>)]
     rate_limit: Option<RateLimit>,
     /// What it wants otherwise than the server's policy.
     policy: OwnPolicyView,
     /// What holds for its deliveries.
     effective_policy: EffectivePolicyView,
+    /// Whether it gets new events.
     enabled: bool,
     /// The key that verifies signatures, if the secret is a `whsk_` one.
     public_key: Option<String>,
@@ -413,8 +424,10 @@ pub(crate) struct SubscriptionView {
     /// When the last older secret stops signing along; null where none does.
     #[schema(value_type = Option<String>, format = DateTime)]
     secret_overlap_ends_at: Option<Timestamp>,
+    /// When it was created.
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
+    /// When it was last changed.
     #[schema(value_type = String, format = DateTime)]
     updated_at: Timestamp,
 }

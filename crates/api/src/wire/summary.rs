@@ -85,6 +85,7 @@ pub(crate) struct DeadLettersView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = DeadGroup)]
 pub(crate) struct DeadGroupView {
+    /// The destination.
     destination_id: String,
     /// `exhausted` where the last attempt failed, `not_admitted` where the last slot passed while the destination was
     /// disabled or frozen.

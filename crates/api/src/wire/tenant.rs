@@ -159,9 +159,13 @@ fn check_quotas(quotas: &BTreeMap<String, u64>) -> Result<(), Problem> {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Tenant)]
 pub(crate) struct TenantView {
+    /// The identifier.
     id: String,
+    /// What somebody called it.
     name: Option<String>,
+    /// What it is.
     description: Option<String>,
+    /// Pairs of the application.
     metadata: BTreeMap<String, String>,
     /// Limits of its own, by name; for all others the server's hold.
     quotas: BTreeMap<String, u64>,
@@ -169,6 +173,7 @@ pub(crate) struct TenantView {
     requests_per_second: Option<u32>,
     /// The most events per second; null where the server's limit holds.
     events_per_second: Option<u32>,
+    /// When it was created.
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use postrider_api::scopes_of;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::{Api, document};
 
@@ -142,6 +142,69 @@ fn every_call_says_who_may_make_it_and_how_it_can_be_refused() {
         assert_eq!(names.contains(&"idempotency-key"), is_guarded && method != "get");
         assert_eq!(names.contains(&"id"), path.contains("{id}"), "{method} {path}");
     }
+}
+
+/// The parameters of queries of calls that change nothing, with the path and the schema.
+fn query_parameters() -> Vec<(String, &'static str, &'static Value)> {
+    let mut found = Vec::new();
+    for (path, method, operation) in operations() {
+        let parameters = operation["parameters"].as_array().into_iter().flatten();
+        for parameter in parameters.filter(|one| one["in"] == "query" && method == "get") {
+            found.push((path.clone(), parameter["name"].as_str().unwrap(), &parameter["schema"]));
+        }
+    }
+    found
+}
+
+#[tokio::test]
+async fn values_outside_the_schema_of_a_parameter_are_refused_and_no_others() {
+    let api = Api::new().await;
+    let delivery = api.delivery("200").await;
+    api.post("/v1/event-types", json!({"name": "task.updated"})).expect(201).await;
+    let mut tried = 0;
+    for (path, name, schema) in query_parameters() {
+        let id = match path.split('/').nth(2) {
+            Some("deliveries") => &delivery["id"],
+            Some("destinations") => &delivery["destination_id"],
+            Some("events") => &delivery["event_id"],
+            _ => &json!("task.updated"),
+        };
+        let path = path.replace("{id}", id.as_str().unwrap());
+        let ask = |value: &str| api.get(&format!("{path}?{name}={value}"));
+        let is_free = *schema == json!({"type": "string"});
+        // No number, no word, no identifier, no time; too long, and with control characters.
+        let wrong = "%07".repeat(2000);
+        if is_free {
+            ask(&wrong).expect(200).await;
+        } else {
+            ask(&wrong).refused(422, "invalid_field", Some(name)).await;
+        }
+        let mut right: Vec<String> = schema["enum"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|word| word.as_str().unwrap().to_owned())
+            .collect();
+        if schema["type"] == "integer" {
+            let (min, max) =
+                (schema["minimum"].as_i64().unwrap(), schema["maximum"].as_i64().unwrap());
+            right.extend([min, max].map(|value| value.to_string()));
+            for beyond in [min - 1, max + 1] {
+                ask(&beyond.to_string()).refused(422, "invalid_field", Some(name)).await;
+            }
+        }
+        if schema["format"] == "date-time" && path != "/v1/stats" {
+            right.push("2026-11-15T09:30:00.000Z".to_owned());
+        }
+        for value in right {
+            // The body of a stream has no end.
+            let status = ask(&value).response().await.status();
+            let is_other_scope = name == "scope" && value == "server" && status == 404;
+            assert!(status == 200 || is_other_scope, "{path} {name}={value}: {status}");
+        }
+        tried += 1;
+    }
+    assert!(tried > 50, "{tried}");
 }
 
 #[test]

@@ -117,6 +117,24 @@ impl Comparison {
     }
 }
 
+impl Comparison {
+    /// How the conditions for `true` and for `"true"` are joined; `None` for a comparison that takes one of them.
+    const fn joins_spellings(self) -> Option<Connector> {
+        match self {
+            Comparison::Eq => Some(Connector::Or),
+            Comparison::Ne => Some(Connector::And),
+            Comparison::Gt
+            | Comparison::Gte
+            | Comparison::Lt
+            | Comparison::Lte
+            | Comparison::Contains
+            | Comparison::NotContains
+            | Comparison::ContainsOnly
+            | Comparison::Changed => None,
+        }
+    }
+}
+
 /// The names of all comparisons.
 pub fn comparisons() -> [&'static str; 10] {
     Comparison::ALL.map(|(_, name, _)| name)
@@ -267,6 +285,10 @@ fn descend(
 /// The condition of a single value.
 fn one(path: &str, value: &Value, comparison: Comparison) -> Result<Value, String> {
     let op = comparison.op();
+    if let (Some(connector), Some(both)) = (comparison.joins_spellings(), spellings(value)) {
+        let both = both.map(|value| json!({"field": path, "op": op, "value": value}));
+        return Ok(joined(connector, both.into()));
+    }
     if !comparison.is_ordered() {
         return Ok(json!({"field": path, "op": op, "value": value}));
     }
@@ -284,6 +306,17 @@ fn one(path: &str, value: &Value, comparison: Comparison) -> Result<Value, Strin
             Err("must be a number, a time or another text, since nothing else has an order".into())
         }
     }
+}
+
+/// `true` and `false` in both ways that they are written: Workfront's filters have them as texts, and the fields that
+/// they are compared with are booleans.
+fn spellings(value: &Value) -> Option<[Value; 2]> {
+    let boolean = match value {
+        Value::Bool(boolean) => *boolean,
+        Value::String(text) => text.parse().ok()?,
+        Value::Null | Value::Number(_) | Value::Array(_) | Value::Object(_) => return None,
+    };
+    Some([json!(boolean), json!(boolean.to_string())])
 }
 
 /// A name that can be a step of our paths.
@@ -491,24 +524,61 @@ mod tests {
         refused(one("fieldValue", Value::Object(many)), "filters[0].fieldValue", "at most 20");
     }
 
+    /// Whether an event with this `data` passes a filter of the field `f`.
+    fn holds(comparison: &str, value: Value, data: Value) -> bool {
+        let filters = json!([{"fieldName": "f", "fieldValue": value, "comparison": comparison}]);
+        let filter = compile(&filters, Connector::And, Happening::Update).unwrap().unwrap();
+        let event = Event {
+            id: "evt_1".parse().unwrap(),
+            tenant: TenantId::default_tenant(),
+            kind: "TASK.UPDATE".parse().unwrap(),
+            object: None,
+            data: RawJson::parse(Bytes::from(data.to_string())).unwrap(),
+            old: None,
+            time: Timestamp::EPOCH,
+            trace: None,
+        };
+        filter.evaluate(&EventView::new(&event), &mut Budget::unlimited()).unwrap()
+    }
+
+    #[test]
+    fn booleans_equal_the_texts_that_workfront_writes() {
+        for value in [json!("true"), json!(true)] {
+            for (field, is_equal) in [
+                (json!(true), true),
+                (json!("true"), true),
+                (json!(false), false),
+                (json!("false"), false),
+                (json!("True"), false),
+                (json!(1), false),
+                (Value::Null, false),
+            ] {
+                assert_eq!(
+                    holds("eq", value.clone(), json!({"f": field})),
+                    is_equal,
+                    "{value} {field}"
+                );
+                assert_eq!(
+                    holds("ne", value.clone(), json!({"f": field})),
+                    !is_equal,
+                    "{value} {field}"
+                );
+            }
+            assert!(holds("ne", value.clone(), json!({})));
+            assert!(!holds("eq", value, json!({})));
+        }
+        assert!(holds("eq", json!({"isDone": "false"}), json!({"f": {"isDone": false}})));
+        assert!(holds("eq", json!("yes"), json!({"f": "yes"})));
+        let pair = |op: &str| json!([{"field": "data.f", "op": op, "value": true}, {"field": "data.f", "op": op, "value": "true"}]);
+        let filter = |comparison: &str| json!([{"fieldName": "f", "fieldValue": "true", "comparison": comparison}]);
+        check(filter("eq"), json!({"any": pair("eq")}));
+        check(filter("ne"), json!({"all": pair("ne")}));
+    }
+
     #[test]
     fn times_are_compared_as_times_across_offsets() {
         let holds = |comparison: &str, value: &str, field: &str| {
-            let filters =
-                json!([{"fieldName": "due", "fieldValue": value, "comparison": comparison}]);
-            let filter = compile(&filters, Connector::And, Happening::Update).unwrap().unwrap();
-            let data = json!({ "due": field }).to_string();
-            let event = Event {
-                id: "evt_1".parse().unwrap(),
-                tenant: TenantId::default_tenant(),
-                kind: "TASK.UPDATE".parse().unwrap(),
-                object: None,
-                data: RawJson::parse(Bytes::from(data)).unwrap(),
-                old: None,
-                time: Timestamp::EPOCH,
-                trace: None,
-            };
-            filter.evaluate(&EventView::new(&event), &mut Budget::unlimited()).unwrap()
+            holds(comparison, json!(value), json!({ "f": field }))
         };
         let filter = "2022-12-11T16:00:00.000-0800";
         // As texts, all of these would compare the other way round.

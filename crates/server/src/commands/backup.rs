@@ -3,7 +3,7 @@
 //! If a server has the data directory open, the server makes the copy while it runs; otherwise this
 //! command makes it. In both cases the copy is consistent: it shows one moment.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +14,7 @@ use postrider_store::{StoreError, Upkeep as _};
 use serde_json::{Value as Json, json};
 
 use super::Context;
+use super::progress::Progress;
 use crate::cli::Connection;
 use crate::config::Environment;
 use crate::exit::Failure;
@@ -52,7 +53,9 @@ pub(crate) async fn run(
     if !names_server {
         match open(data_dir).await {
             Ok(store) => {
-                let backed_up = store.backup(&to).await;
+                // The copy has no journal, so it can be smaller.
+                let progress = Progress::new(output, "copying", bytes_in(data_dir).unwrap_or(0));
+                let backed_up = progress.of_copy(&to, store.backup(&to)).await;
                 let closed = store.close().await;
                 backed_up.map_err(failed)?;
                 closed.map_err(failed)?;
@@ -109,7 +112,7 @@ async fn follow(context: &Context, to: &Path) -> Result<(), Failure> {
 /// Prints the progress on one line, on a terminal only.
 #[expect(clippy::print_stderr, reason = "progress is for people, and not part of the output")]
 fn progress(output: Output, text: &str) -> Result<(), Failure> {
-    if output.json || !std::io::stderr().is_terminal() {
+    if !output.redraws() {
         return Ok(());
     }
     eprint!("\r\u{1b}[K{text}");

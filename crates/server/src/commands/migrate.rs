@@ -3,7 +3,6 @@
 //! It opens the stores directly, while no server runs on either. The source is only read. An
 //! interrupted move continues where it stopped when the same command is run again.
 
-use std::io::{IsTerminal as _, stderr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -145,7 +144,7 @@ struct Progress {
 
 impl Progress {
     fn new(output: Output) -> Progress {
-        let bar = (!output.json && stderr().is_terminal()).then(|| {
+        let bar = output.redraws().then(|| {
             let style = "{msg:>12} {bar:40} {human_pos}/{human_len} records, {eta} left";
             let style = ProgressStyle::with_template(style);
             ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))

@@ -18,6 +18,7 @@ pub(crate) mod listen;
 pub(crate) mod manual;
 pub(crate) mod mcp;
 pub(crate) mod migrate;
+mod progress;
 pub(crate) mod reference;
 pub(crate) mod replay;
 pub(crate) mod restore;

@@ -14,6 +14,7 @@ use postrider_transport::{Clock as _, SystemClock};
 use serde_json::json;
 
 use super::backup::{bytes_in, in_words};
+use super::progress::Progress;
 use crate::exit::Failure;
 use crate::output::{Output, escaped};
 
@@ -43,9 +44,10 @@ pub(crate) async fn run(arguments: &Restore, output: Output) -> Result<(), Failu
         return Err(Failure::usage(message));
     }
     let (copy_from, copy_to) = (from.clone(), data_dir.clone());
+    let total = bytes_in(from)?;
     let copied = tokio::task::spawn_blocking(move || EmbeddedStore::restore(copy_from, copy_to));
-    let restored = match copied.await {
-        Ok(Ok(())) => verify(from, data_dir).await,
+    let restored = match Progress::new(output, "copying", total).of_copy(data_dir, copied).await {
+        Ok(Ok(())) => verify(from, data_dir, Progress::new(output, "verifying", total)).await,
         Ok(Err(error)) => Err(error),
         Err(error) => Err(StoreError::Internal(error.to_string())),
     };
@@ -83,18 +85,24 @@ fn is_empty(directory: &Path) -> std::io::Result<bool> {
 
 /// Opens the restored store, reads every byte of it, and records the backup's path in its audit
 /// log.
-async fn verify(backup: &Path, data_dir: &Path) -> Result<Ledger, StoreError> {
+async fn verify(backup: &Path, data_dir: &Path, progress: Progress) -> Result<Ledger, StoreError> {
     let data_dir = data_dir.to_owned();
     let opened =
         tokio::task::spawn_blocking(|| EmbeddedStore::open(data_dir, EmbeddedOptions::default()));
     let store = opened.await.map_err(|error| StoreError::Internal(error.to_string()))??;
-    let verified = verify_opened(&store, backup).await;
+    let verified = verify_opened(&store, backup, &progress).await;
+    progress.end();
     store.close().await?;
     verified
 }
 
-async fn verify_opened(store: &EmbeddedStore, backup: &Path) -> Result<Ledger, StoreError> {
-    store.verify().await?;
+async fn verify_opened(
+    store: &EmbeddedStore,
+    backup: &Path,
+    progress: &Progress,
+) -> Result<Ledger, StoreError> {
+    let seen = progress.clone();
+    store.verify_watched(move |bytes| seen.add(bytes)).await?;
     let (now, backup) = (SystemClock.now(), backup.display().to_string());
     let noted = note_operator(store, "store.restore", "store", Some(&backup), now).await;
     noted.map_err(|error| match error {

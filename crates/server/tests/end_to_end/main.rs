@@ -31,6 +31,7 @@ mod set_clock;
 mod signing_in;
 mod slow_clients;
 mod support;
+mod terminals;
 mod way_in;
 mod weekend;
 mod workfront;

@@ -117,6 +117,30 @@ fn session_over_plain_http_needs_a_proxy_that_is_trusted() {
     assert!(answer.contains("cross_site"), "{answer}");
 }
 
+/// The configuration that the guide shows.
+fn sample_of_the_guide() -> &'static str {
+    let guide = include_str!("../../../../docs/guide/production.md");
+    let (_, rest) = guide.split_once("cat > postrider.toml <<'END'\n").unwrap();
+    rest.split_once("END\n").unwrap().0
+}
+
+#[test]
+fn configuration_of_the_guide_lets_browsers_sign_in_through_a_proxy_on_the_machine() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("postrider.toml");
+    std::fs::write(&file, sample_of_the_guide()).unwrap();
+    // A flag gives it a free port and a folder of its own; everything else is as in the guide.
+    let server = Start::plain().with(&["--config", file.to_str().unwrap()]).fresh();
+    let proxy = "x-forwarded-for: 203.0.113.7\r\nx-forwarded-proto: https\r\n";
+    let browser = "origin: https://hooks.example.com\r\n";
+    let body = json!({ "key": server.key });
+    let answer = sign_in(&server, "hooks.example.com", &format!("{proxy}{browser}"), &body);
+    cookie_of(&answer);
+    // Without what the proxy says, nothing tells that the browser used https.
+    let answer = sign_in(&server, "hooks.example.com", "", &body);
+    assert!(answer.contains("tls_needed"), "{answer}");
+}
+
 #[test]
 fn portal_link_names_where_browsers_reach_the_server() {
     let settings = [

@@ -19,12 +19,14 @@ use crate::state::ApiState;
 pub(crate) struct RequestView {
     /// Always `POST`.
     method: &'static str,
+    /// Where the request was sent.
     url: String,
     /// In the order in which they are sent over HTTP/1.1. Tokens, signatures and the values of a
     /// subscription's own headers are masked.
     headers: Vec<HeaderView>,
     /// The body as text; what is not UTF-8 is replaced.
     body: String,
+    /// The length of the whole body.
     body_bytes: usize,
     /// Always true: requests are not kept. This one is rendered again from the event, by the code that
     /// sends.
@@ -38,7 +40,9 @@ pub(crate) struct RequestView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = SentHeader)]
 struct HeaderView {
+    /// The name of the header, in lower case.
     name: String,
+    /// Its value; a secret one is masked.
     value: String,
 }
 

@@ -7,7 +7,7 @@ use postrider_domain::filter::operators;
 use postrider_engine::OPERATIONAL_EVENTS;
 
 use super::{escaped, prose};
-use crate::document::webhooks::{HEADERS, delivery_example};
+use crate::document::webhooks::{HEADERS, delivery_example, operational_example};
 
 /// The anchors and titles of the sections.
 pub(super) const TITLES: [(&str, &str); 5] = [
@@ -66,7 +66,7 @@ pub(super) fn sections(page: &mut String) {
         HEADERS.map(|(name, meaning)| vec![format!("`{name}`"), meaning.to_owned()]),
     );
     page.push_str("<p>The body in the format <code>standard</code>; <code>cloudevents</code> is structured CloudEvents 1.0, <code>raw</code> is <code>data</code> alone:</p>");
-    code(page, &serde_json::to_string_pretty(&delivery_example()).unwrap_or_default());
+    code(page, &pretty(&delivery_example()));
     page.push_str("</section>");
     open(page, verify);
     page.push_str("<p>Deliveries are signed as Standard Webhooks has it. The secret is shown when a subscription is created or its secret is rotated. Verify the bytes as they came, before they are parsed.</p>");
@@ -91,13 +91,18 @@ pub(super) fn sections(page: &mut String) {
             escaped(event.name),
             prose(event.when)
         );
-        let rows = event
-            .fields
-            .iter()
-            .map(|(name, meaning)| vec![format!("`{name}`"), (*meaning).to_owned()]);
-        table(page, &["field of data", "meaning"], rows);
+        let rows = event.all_fields().into_iter().map(|(path, field)| {
+            vec![format!("`{path}`"), field.kind.described(), field.meaning.to_owned()]
+        });
+        table(page, &["field of data", "type", "meaning"], rows);
+        code(page, &pretty(&operational_example(event)));
     }
     page.push_str("</section>");
+}
+
+/// JSON in lines. A value can always be written.
+fn pretty(value: &serde_json::Value) -> String {
+    serde_json::to_string_pretty(value).unwrap_or_default()
 }
 
 fn open(page: &mut String, (anchor, title): (&str, &str)) {

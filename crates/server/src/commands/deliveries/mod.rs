@@ -3,6 +3,7 @@
 mod watch;
 
 use clap::{Args, Subcommand};
+use serde_json::Value as Json;
 
 use super::words::delivery as words;
 use super::{Context, Paging, segment};
@@ -103,7 +104,9 @@ pub(crate) async fn run(context: &Context, arguments: Deliveries) -> Result<(), 
         }
         Command::Get { id } => {
             let one = context.get(&path(&id, "")?, &[]).await?;
-            output.value(&one, |one| words::one(&context.show(), one))?;
+            // The words show the URL; `--json` prints the API's answer unchanged.
+            let url = if output.json { None } else { url(context, &one).await };
+            output.value(&one, |one| words::one(&context.show(), one, url.as_deref()))?;
         }
         Command::Watch(watch) => match watch.id {
             Some(id) => watch::one(context, &id).await?,
@@ -130,6 +133,13 @@ pub(crate) async fn run(context: &Context, arguments: Deliveries) -> Result<(), 
         }
     }
     Ok(())
+}
+
+/// The URL of a delivery's destination; `None` where a destination without subscriptions is forgotten already.
+async fn url(context: &Context, delivery: &Json) -> Option<String> {
+    let id = segment(delivery["destination_id"].as_str()?).ok()?;
+    let destination = context.get(&format!("/v1/destinations/{id}"), &[]).await.ok()?;
+    destination["url"].as_str().map(str::to_owned)
 }
 
 impl List {

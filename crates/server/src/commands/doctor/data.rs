@@ -12,9 +12,17 @@ use postrider_store::{StoreError, Upkeep as _};
 use postrider_transport::{Clock as _, SystemClock};
 
 use super::{Finding, Said, found};
+use crate::commands::backup::bytes_in;
+use crate::commands::progress::Progress;
 use crate::config::{Config, StoreChoice};
+use crate::output::Output;
 
-pub(super) async fn examine(losses: &[PathBuf], verify: bool, config: &Config) -> Vec<Finding> {
+pub(super) async fn examine(
+    losses: &[PathBuf],
+    verify: bool,
+    config: &Config,
+    output: Output,
+) -> Vec<Finding> {
     if config.store != StoreChoice::Embedded {
         let why =
             "--verify and --accept-loss are for the embedded store; a database has its own tools";
@@ -25,7 +33,7 @@ pub(super) async fn examine(losses: &[PathBuf], verify: bool, config: &Config) -
         findings.push(Finding { what: "loss", said: accept(&config.data_dir, file).await });
     }
     if verify {
-        let verified = read_all(&config.data_dir).await;
+        let verified = read_all(&config.data_dir, output).await;
         let said = verified.map(|()| "every row is as it was written".to_owned());
         findings.push(found("store", said.map_err(|error| error.to_string())));
     }
@@ -78,9 +86,12 @@ async fn open(data_dir: &Path) -> Result<Arc<EmbeddedStore>, StoreError> {
     }
 }
 
-async fn read_all(data_dir: &Path) -> Result<(), StoreError> {
+async fn read_all(data_dir: &Path, output: Output) -> Result<(), StoreError> {
     let store = open(data_dir).await?;
-    let verified = store.verify().await;
+    let progress = Progress::new(output, "verifying", bytes_in(data_dir).unwrap_or(0));
+    let seen = progress.clone();
+    let verified = store.verify_watched(move |bytes| seen.add(bytes)).await;
+    progress.end();
     let closed = store.close().await;
     verified.and(closed)
 }

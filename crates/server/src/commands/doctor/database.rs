@@ -188,14 +188,18 @@ fn of_cluster(cluster: &ClusterSight, keyring: &Path) -> Vec<Finding> {
         None => (Said::Ok("not there yet; the first server makes it".to_owned()), false),
         Some(found) if found > known => {
             let what = format!(
-                "version {found}, of which this program knows {known}: use the newer program that the \
-                 others run"
+                "version {found}, of which this program knows {known}\na newer program has made it: use the \
+                 one that the others run"
             );
             (Said::Fault(what), false)
         }
         Some(found) if found < known => {
-            let what = format!("version {found}; the next server to start makes it {known}");
-            (Said::Ok(what), false)
+            let what = format!(
+                "version {found}; this program needs {known}\nthe next server to start migrates it: make a \
+                 backup of the database before (pg_dump); nodes of the version before go on meanwhile, and cannot \
+                 start again"
+            );
+            (Said::Note(what), false)
         }
         Some(found) if cluster.is_being_filled => {
             let what = format!(
@@ -385,6 +389,11 @@ mod tests {
         let newer = said(&newer).join(" ");
         let version = format!("Fault(\"version {}, of which", Visitor::SCHEMA + 1);
         assert!(newer.contains(&version), "{newer}");
+        let older = ClusterSight { schema: Some(Visitor::SCHEMA - 1), ..ClusterSight::default() };
+        let older = said(&older).join(" ");
+        for words in ["schema: Note(", "this program needs", "migrates it: make a backup"] {
+            assert!(older.contains(words), "{words}: {older}");
+        }
         let ring = ClusterSight { key_ring: Some(vec![1]), ..sight(Vec::new(), 256) };
         assert!(said(&ring).join(" ").contains("is missing, and the cluster has one"));
     }

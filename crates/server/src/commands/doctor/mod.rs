@@ -77,7 +77,7 @@ pub(crate) async fn run(
             quick::look(url, &loaded.config).await
         }
         Ok(loaded) if doctor.verify || !doctor.accept_loss.is_empty() => {
-            data::examine(&doctor.accept_loss, doctor.verify, &loaded.config).await
+            data::examine(&doctor.accept_loss, doctor.verify, &loaded.config, output).await
         }
         Ok(loaded) => examine(doctor, &loaded.config, environment, output).await?,
     };

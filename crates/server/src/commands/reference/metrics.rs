@@ -28,10 +28,18 @@ pub(super) fn page() -> String {
     page.0
 }
 
-/// The labels that the lines of a metric have, with their values where they are few.
+/// Labels whose values the sample has some of: the others are not known before the server runs.
+const OPEN: [&str; 8] =
+    ["code", "commit", "destination", "method", "route", "status", "target", "version"];
+
+/// The labels that the lines of a metric have, each with all its values or with an example.
 fn labels(sample: &str, name: &str) -> String {
     let mut found: Vec<(&str, Vec<&str>)> = Vec::new();
-    let of_metric = sample.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('{'));
+    let of_metric = sample.lines().filter_map(|line| {
+        let line = line.strip_prefix(name)?;
+        // Of a histogram, the lines of the buckets have all labels.
+        line.strip_prefix("_bucket").unwrap_or(line).strip_prefix('{')
+    });
     for pair in
         of_metric.filter_map(|line| line.split_once('}')).flat_map(|(pairs, _)| pairs.split(','))
     {
@@ -44,6 +52,56 @@ fn labels(sample: &str, name: &str) -> String {
             None => found.push((label, vec![value])),
         }
     }
-    let shown = found.iter().map(|(label, values)| format!("`{label}`: {}", values.join(", ")));
+    let shown = found.iter().map(|(label, values)| {
+        let which = match *label {
+            "code" => "[error codes](errors.md), for example ",
+            label if OPEN.contains(&label) => "for example ",
+            "le" => "upper bounds in seconds, ",
+            _ => "",
+        };
+        format!("`{label}`: {which}{}", values.join(", "))
+    });
     shown.collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn histograms_have_their_labels_and_bounds() {
+        let page = page();
+        let histograms: Vec<&str> =
+            page.lines().filter(|line| line.contains("| histogram |")).collect();
+        assert!(histograms.len() >= 5, "{page}");
+        for line in histograms {
+            assert!(line.contains("`le`: upper bounds in seconds, 0.0"), "{line}");
+            assert!(line.contains(", +Inf"), "{line}");
+        }
+        let requests = page.lines().find(|line| line.contains("http_request_seconds")).unwrap();
+        assert!(requests.contains("`route`: for example /v1/events; `le`"), "{requests}");
+    }
+
+    #[test]
+    fn labels_of_the_sample_are_complete_or_said_to_be_examples() {
+        let page = page();
+        for open in OPEN {
+            let label = format!("`{open}`: ");
+            let mut rest = page.as_str();
+            while let Some((_, after)) = rest.split_once(&label) {
+                let values = after.split([';', '|']).next().unwrap_or_default();
+                assert!(values.contains("for example "), "{open}: {values}");
+                rest = after;
+            }
+            assert!(page.contains(&label), "no metric has the label {open}");
+        }
+        // A label that has a single value in the sample looks as if it had no other.
+        for line in page.lines().filter(|line| line.starts_with("| `p")) {
+            let labels = line.split(" | ").nth(2).unwrap_or_default();
+            for label in labels.split("; ").filter(|label| label.starts_with('`')) {
+                let is_example = label.contains("for example ");
+                assert!(is_example || label.contains(", "), "{label} in {line}");
+            }
+        }
+    }
 }

@@ -55,7 +55,8 @@ fn next(show: &Show, one: &Json) -> Cell {
     }
 }
 
-pub(in crate::commands) fn one(show: &Show, one: &Json) -> String {
+/// A delivery with the URL of its destination; `None` where that is not known.
+pub(in crate::commands) fn one(show: &Show, one: &Json, url: Option<&str>) -> String {
     let next = time(one, "next_attempt_at").map(|then| times::both(show.now, then));
     let mut text = Fields::new()
         .with("delivery", cell(one, "id"))
@@ -65,6 +66,7 @@ pub(in crate::commands) fn one(show: &Show, one: &Json) -> String {
         .with("event", cell(one, "event_id"))
         .with("subscription", cell(one, "subscription_id"))
         .with("destination", cell(one, "destination_id"))
+        .with_some("url", url.map(escaped))
         .with_some("created", show.moment(one, "created_at"))
         .with_some("finished", show.moment(one, "finished_at"))
         .with_some("next", next)

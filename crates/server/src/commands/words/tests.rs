@@ -79,7 +79,8 @@ fn deliveries_at_80_columns() {
     check("deliveries_list", |show| delivery::list(show, &list(&deliveries()), false));
     check("deliveries_list_empty", |show| delivery::list(show, &list(&json!([])), false));
     check("deliveries_list_no_match", |show| delivery::list(show, &list(&json!([])), true));
-    check("deliveries_get", |show| delivery::one(show, &detail()));
+    let url = "https://hooks.example.com/services/T024BE7LH/incoming/task-updates";
+    check("deliveries_get", |show| delivery::one(show, &detail(), Some(url)));
     check("deliveries_explain", |show| {
         let explanation = json!({
             "summary": "waiting for retry 2 of 11",

@@ -319,13 +319,14 @@ impl Metrics {
         self.state().standing.clone()
     }
 
-    /// Shows one destination among the worst, for those who document the page.
+    /// Shows a destination of each state among the worst, for those who document the page.
     pub(crate) fn show_destination(&self) {
-        let tenant = TenantId::default_tenant();
-        let destination = DestinationId::of(&tenant, "https://hooks.example.com/");
-        let state = DestinationState::Disabled;
-        self.state().standing =
-            Some(Arc::new(vec![Standing { destination, tenant, state, failures: 101 }]));
+        let shown = [DestinationState::Disabled, DestinationState::Frozen].map(|state| {
+            let tenant = TenantId::default_tenant();
+            let destination = DestinationId::of(&tenant, "https://hooks.example.com/");
+            Standing { destination, tenant, state, failures: 101 }
+        });
+        self.state().standing = Some(Arc::new(shown.to_vec()));
     }
 
     /// Counts a message to a target of alerts as sent or failed; `None` only shows the target with

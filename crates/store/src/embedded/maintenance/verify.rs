@@ -21,16 +21,36 @@ use crate::error::StoreError;
 impl EmbeddedStore {
     /// Reads everything; returns the first damage as an error.
     pub async fn verify(&self) -> Result<(), StoreError> {
-        self.read(|guard| {
-            guard.main(verify_main)?;
+        self.verify_watched(|_| {}).await
+    }
+
+    /// Like [`Self::verify`]; after each file `watch` is told its length in bytes.
+    pub async fn verify_watched(
+        &self,
+        watch: impl Fn(u64) + Send + 'static,
+    ) -> Result<(), StoreError> {
+        self.read(move |guard| {
+            guard.main(|connection, path| {
+                verify_main(connection, path)?;
+                watch(length(path));
+                Ok(())
+            })?;
             for day in guard.days() {
-                guard.day(day, verify_day)?;
+                guard.day(day, |connection, path| {
+                    verify_day(connection, path)?;
+                    watch(length(path));
+                    Ok(())
+                })?;
                 verify_count(guard, day)?;
             }
             verify_ledger(guard)
         })
         .await
     }
+}
+
+fn length(path: &Path) -> u64 {
+    path.metadata().map_or(0, |found| found.len())
 }
 
 fn integrity(connection: &Connection, path: &Path) -> Result<(), StoreError> {
