@@ -101,7 +101,7 @@ impl Transport for Receiver {
         let url = request.target.url().to_string();
         let headers: Vec<String> =
             request.headers.iter().map(|(n, v)| format!("{n}: {}", text(v.as_bytes()))).collect();
-        let (headers, body) = (headers.join("\n"), request.body.clone());
+        let (headers, body) = (headers.join("\n"), request.body.to_bytes());
         self.requests.lock().unwrap().push((url.clone(), headers.clone(), body));
         let word = url.rsplit('/').next().unwrap_or_default();
         if word == "hang" {

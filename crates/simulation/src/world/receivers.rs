@@ -293,7 +293,7 @@ impl Transport for Receivers {
             .and_then(|(_, value)| value.to_str().ok()?.parse::<DeliveryId>().ok());
         let deadline_ms = u64::try_from(request.deadline.as_millis()).unwrap_or(u64::MAX);
         let deadline = i64::try_from(deadline_ms).unwrap_or(i64::MAX);
-        self.oracle().sent(id, destination, &request.body, deadline, started);
+        self.oracle().sent(id, destination, &request.body.to_bytes(), deadline, started);
         let reaction = self.react(destination, deadline_ms, started);
         let fate = reaction.fate;
         let mut flight = Flight { receivers: self, id, destination, fate, heard: false };
