@@ -12,10 +12,11 @@ use postrider_domain::policy::Policy;
 use postrider_domain::subscription::RateLimit;
 use postrider_domain::workfront::{Version, WorkfrontOptions};
 use postrider_engine::{
-    CommandError, Entropy, IngestError, NewEvent, Options, Parts, Quotas, SeededEntropy,
+    CommandError, Entropy, IngestError, NewEvent, Options, Parts, Quota, Quotas, SeededEntropy,
 };
+use postrider_store::Change;
 
-use crate::world::{MINUTE, Mood, OK, World, event, ms, never_disabled, tenant};
+use crate::world::{MINUTE, Mood, OK, World, event, ms, never_disabled, start, tenant};
 
 const URL: &str = "https://hooks.example.com/in";
 const OTHER: &str = "https://other.example.com/in";
@@ -310,4 +311,38 @@ async fn queued_delivery_names_the_limits_of_its_tenant_and_of_the_whole() {
     world.run_ready_tasks().await;
     let waits = vec![Wait::TenantBytes { bytes: 200_004, limit: 250_000 }];
     assert_eq!(standing(&world).await, Standing { ahead: 1, is_stored: false, waits });
+}
+
+#[tokio::test(start_paused = true)]
+async fn quotas_are_checked_again_when_another_node_has_changed_the_fan_out() {
+    let quotas = Quotas { tenant_queued: 4, ..Quotas::default() };
+    let mut world = World::with(never_disabled(), Options { quotas, ..options(4096) }).await;
+    world.subscribe(URL).await;
+    // Another node on the same store, which has four subscriptions more.
+    let elsewhere = start(
+        Arc::new(world.store.clone()),
+        &world.clock,
+        &world.script,
+        &world.policy,
+        &world.options,
+        9,
+    )
+    .await;
+    let two = || vec![event("1"), event("2")];
+    for n in 0..4 {
+        let record = world.wish(&format!("https://hooks.example.com/{n}"));
+        let id = record.subscription.id;
+        elsewhere.put_subscription(record).await.unwrap();
+        world.store.announce(Change::Subscription(tenant(), id));
+        let taken = world.engine.ingest(&tenant(), two()).await;
+        if n == 0 {
+            // Two events for two subscriptions: as many as there may be, each counted once.
+            assert_eq!(taken.unwrap().iter().map(|one| one.deliveries).sum::<u32>(), 4);
+        } else {
+            let Err(IngestError::Quota(reached)) = taken else { panic!("{taken:?}") };
+            assert_eq!(reached.quota, Quota::TenantQueued);
+        }
+        world.pass(MINUTE).await;
+    }
+    assert_eq!(world.count(StateName::Delivered).await, 4, "what was refused was not stored");
 }
