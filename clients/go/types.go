@@ -531,6 +531,18 @@ type ReplayFilter struct {
 	Until        *time.Time `json:"until"`
 }
 
+// ReplayOutcomes: what became of the deliveries that a bulk replay sent; together they are as many as it sent.
+type ReplayOutcomes struct {
+	Dead      int64 `json:"dead"`
+	Delivered int64 `json:"delivered"`
+	// Failed: attempted since, and each time it failed; they wait for their next slots.
+	Failed int64 `json:"failed"`
+	// Pending: not attempted since.
+	Pending int64 `json:"pending"`
+	// Withdrawn: cancelled, or sent by a later bulk replay, before they were delivered or dead.
+	Withdrawn int64 `json:"withdrawn"`
+}
+
 // Replay: a bulk replay.
 type Replay struct {
 	ID        string      `json:"id"`
@@ -540,7 +552,9 @@ type Replay struct {
 	Done       int64        `json:"done"`
 	Filter     ReplayFilter `json:"filter"`
 	FinishedAt *time.Time   `json:"finished_at"`
-	PerSecond  *int         `json:"per_second"`
+	// Outcomes: what became of the deliveries that it sent; nil where the server does not know, or is older.
+	Outcomes  *ReplayOutcomes `json:"outcomes"`
+	PerSecond *int            `json:"per_second"`
 	// Skipped: when it has finished, how many of Total it did not send.
 	Skipped *int64 `json:"skipped"`
 	// Total: how many it will replay, as counted at the start.

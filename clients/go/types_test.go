@@ -40,7 +40,7 @@ func TestTypesHaveTheFieldsOfTheOpenAPIDocument(t *testing.T) {
 		WorkfrontOptions{},
 		SubscriptionWithSecret{}, TestOutcome{}, Timings{}, Delivery{}, DeliveryDetail{}, Attempt{}, NextStep{}, Wait{},
 		Standing{}, Unblock{}, RetryPlace{}, Schedule{}, ScheduleSlot{}, Explanation{}, CountThreshold{}, ShareThreshold{}, TimeThreshold{}, Thresholds{},
-		Destination{}, Counters{}, Transition{}, ReplayFilter{}, Replay{}, Ledger{}, Span{}, Stats{}, Limit{},
+		Destination{}, Counters{}, Transition{}, ReplayFilter{}, ReplayOutcomes{}, Replay{}, Ledger{}, Span{}, Stats{}, Limit{},
 		FilterVerdict{}, AuditEntry{}, Policy{}, AttemptPolicy{}, CircuitPolicy{}, MassFailurePolicy{}, RecoveryPolicy{},
 		Retention{}, RetryPolicy{}, SubscriptionPolicyLimits{}, SubscriptionPolicy{}, SubscriptionAttemptPolicy{},
 		SubscriptionRetryPolicy{}, SubscriptionRecoveryPolicy{}, EffectivePolicy{}, DestinationRate{}, DestinationRecovery{},

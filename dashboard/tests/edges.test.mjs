@@ -107,7 +107,30 @@ test('after a lag the stream is opened again at once, and what was missed is cou
   assert.ok(opened[1] - opened[0] < 900, `it waited for ${opened[1] - opened[0]} ms`);
   await server.post('events', { type: 'order.paid', data: {} });
   await page.locator('.row').filter({ hasText: 'order.paid' }).first().waitFor();
+  await page.getByRole('button', { name: 'Clear', exact: true }).click();
+  await page.getByText('0 seen', { exact: false }).waitFor();
+  assert.equal(await page.getByText(/missed/).count(), 0, 'Clear also begins this count anew');
   await undo();
+});
+
+test('a stream that lags all the time is opened once a second, and the count is not taken to another tenant', async () => {
+  await server.post('tenants', { id: 'quiet', name: 'Quiet' });
+  await go(page, '/settings');
+  const opened = [];
+  const undo = await instead('**/v1/stream**', (route) => {
+    opened.push(Date.now());
+    return route.fulfill({ contentType: 'text/event-stream', body: 'event: lagged\ndata: {"missed":3}\n\n' });
+  });
+  await go(page, '/live');
+  await wait(4500);
+  assert.ok(opened.length >= 3 && opened.length <= 6, `${opened.length} times in 4.5 s`);
+  await page.getByText(/\d missed/).waitFor();
+  await undo();
+  await go(page, '/live?tenant=quiet');
+  await page.getByText('following').waitFor();
+  assert.equal(await page.getByText(/missed/).count(), 0);
+  await go(page, '/live?tenant=default');
+  await go(page, '/settings');
 });
 
 test('a refused stream is asked for less and less often', async () => {
@@ -140,6 +163,8 @@ test('the chosen row stays chosen when newer ones come', async () => {
 
 test('empty pages with more behind them are read on', async () => {
   const asked = [];
+  let release;
+  const seen = new Promise((resolve) => { release = resolve; });
   const undo = await instead('**/v1/deliveries?**', async (route) => {
     const url = new URL(route.request().url());
     const cursor = url.searchParams.get('cursor');
@@ -148,12 +173,13 @@ test('empty pages with more behind them are read on', async () => {
       url.searchParams.delete('cursor');
       return route.fulfill({ response: await route.fetch({ url: url.href }) });
     }
-    await wait(300);
+    if (cursor === 'more') await seen;
     return route.fulfill({ json: { data: [], next_cursor: cursor === 'more' ? 'last' : 'more' } });
   });
   await go(page, '/deliveries?type=order.failed');
   await page.getByText('looking further back…').waitFor();
   assert.equal(await page.getByText('No delivery matches').count(), 0);
+  release();
   await page.locator('.row').filter({ hasText: 'order.failed' }).waitFor();
   assert.deepEqual(asked.slice(0, 3), [null, 'more', 'last']);
   await undo();
@@ -181,7 +207,7 @@ async function manyDestinations(count) {
 test('of very many destinations the worst are first, old ones are found, and they are read rarely', async () => {
   const { asked, undo } = await manyDestinations(7000);
   await go(page, '/destinations');
-  await page.getByText('5,001: the newest, and all that fail').waitFor();
+  await page.getByText('5,001, sorted among the newest 5,000 and all that are disabled or frozen. Search to find others').waitFor();
   assert.match(await page.locator('.row').first().innerText(), /made\/6999[^]*frozen/, 'the oldest, which is frozen');
   const before = asked.length;
   await wait(6000);

@@ -34,7 +34,7 @@ test('an empty server says on each page what to do next', async () => {
     await go(page, path);
     await page.getByText(words).first().waitFor();
   }
-  for (const [path, what] of [['deliveries/dlv_0', 'delivery'], ['destinations/dst_0', 'destination'], ['events/evt_0', 'event'], ['subscriptions/sub_0', 'subscription'], ['event-types/no.such', 'event type']]) {
+  for (const [path, what] of [['deliveries/dlv_0', 'delivery'], ['destinations/dst_0', 'destination'], ['events/evt_0', 'event'], ['subscriptions/sub_0', 'subscription'], ['event-types/no.such', 'event type'], ['events/%', 'event'], ['deliveries/%zz', 'delivery']]) {
     await go(page, `/${path}`);
     await page.getByText(`There is no such ${what}`).waitFor();
   }

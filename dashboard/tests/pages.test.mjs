@@ -12,7 +12,8 @@ before(async () => {
   const { described } = await enrich(world);
   browser = await openBrowser();
   const first = async (path) => (await server.get(path)).data[0].id;
-  const dead = await first('deliveries?state=dead&limit=1');
+  // Not one that the replay of the world is about to take.
+  const dead = await first(`deliveries?state=dead&limit=1&destination=${world.destination('broken')}`);
   const waiting = await first(`deliveries?state=waiting&limit=1&destination=${world.destination('broken')}`);
   const event = await first('events?type=task.updated&limit=1');
   paths = {
@@ -126,6 +127,9 @@ test('one destination shows hours, response times and classes of failures, over 
   const { failures } = await server.get(`destinations/${id}/stats?hours=168`);
   const table = page.getByRole('table', { name: 'Failures by class' });
   assert.equal(await table.getByRole('row').count(), failures.length + 1);
+  const probes = page.getByRole('region', { name: 'Changes' }).locator('li').filter({ hasText: 'still disabled' });
+  await probes.first().waitFor();
+  for (const text of await probes.allInnerTexts()) assert.doesNotMatch(text, /from disabled/, 'a probe that fails changes nothing');
   await page.getByRole('group', { name: 'How far back' }).getByRole('button', { name: '24 hours' }).click();
   await page.waitForFunction(() => location.hash.includes('range=24h'));
   await page.getByRole('img', { name: 'Response times by the hour, over 24 hours' }).waitFor();
@@ -155,6 +159,9 @@ test('no page is wider than a phone', async () => {
     assert.ok(Math.max(...wide) <= 390, `${path} is ${wide} wide`);
     const over = await page.evaluate(() => [...document.querySelectorAll('.row')].filter((row) => row.scrollHeight > row.clientHeight + 1).map((row) => row.innerText));
     assert.deepEqual(over, [], `${path} has rows that lie over the next one`);
+    const unseen = await page.evaluate(() => [...document.querySelectorAll('[role=tab][aria-selected=true]')].filter((tab) => tab.getBoundingClientRect().right > innerWidth).map((tab) => tab.innerText));
+    assert.deepEqual(unseen, [], `${path} does not show which tab is chosen`);
+    if (path === '/events') assert.match(await page.locator('.row').first().innerText(), /\d owed/);
   }
   await page.getByRole('button', { name: 'Menu' }).click();
   await page.getByRole('link', { name: 'Destinations' }).waitFor();

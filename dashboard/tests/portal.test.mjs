@@ -1,5 +1,6 @@
 // The portal: one tenant for an application's customers, by a link that works once, also in a frame of another site.
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { after, before, test } from 'node:test';
 import { axe, go, openBrowser, openPage, signIn, violations } from './browser.mjs';
@@ -10,15 +11,32 @@ import { Postrider } from './server.mjs';
 const PNG = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
 let server, receivers, browser, applications, ids;
 
-/** Another site, `localhost` instead of `127.0.0.1`, with a page that has a frame. */
+/** What the document tells an application to put into its page. */
+const [, SNIPPET] = /```html\n([^]*?)```/.exec(readFileSync(new URL('../../docs/portal.md', import.meta.url), 'utf8'));
+
+/** The attributes of the frame in some HTML, but for those that say which frame it is. */
+function frameIn(html) {
+  const [, attributes] = /<iframe\s([^>]*)>/.exec(html);
+  return Object.fromEntries([...attributes.matchAll(/([\w-]+)="([^"]*)"/g)].map(([, name, value]) => [name, value]).filter(([name]) => name !== 'id' && name !== 'src'));
+}
+
+/** Another site, `localhost` instead of `127.0.0.1`, whose page frames the portal in the documented way. */
 async function startApplication() {
-  const site = createServer((request, response) => {
-    const url = new URL(request.url, 'http://localhost').searchParams.get('frame') ?? 'about:blank';
-    response.writeHead(200, { 'content-type': 'text/html' });
-    response.end(`<!doctype html><title>Application</title><h1>Application</h1><iframe title="Webhooks" width="1000" height="700" src="${url.replaceAll('"', '')}"></iframe>`);
+  const application = { url: null };
+  application.site = createServer((request, response) => {
+    const isAsked = request.method === 'POST' && request.url === '/webhooks/portal-link';
+    response.writeHead(200, { 'content-type': isAsked ? 'application/json' : 'text/html' });
+    response.end(isAsked ? JSON.stringify({ url: application.url }) : `<!doctype html><title>Application</title><h1>Application</h1>${SNIPPET}`);
   });
-  await new Promise((resolve) => site.listen(0, 'localhost', resolve));
-  return { site, base: `http://localhost:${site.address().port}` };
+  await new Promise((resolve) => application.site.listen(0, 'localhost', resolve));
+  application.base = `http://localhost:${application.site.address().port}`;
+  return application;
+}
+
+/** Opens the application's page with this in its frame. */
+function openFramed(application, url) {
+  application.url = url;
+  return openPage(browser, server, { at: `${application.base}/` });
 }
 
 before(async () => {
@@ -47,6 +65,8 @@ after(async () => {
   }
 });
 
+/** The pages that a portal has. */
+const pages = () => ['/overview', '/destinations', '/deliveries', '/events', '/event-types', '/subscriptions', `/subscriptions/${ids.acme.subscriptions}`, '/dead', '/erasures', '/live', '/simulator', `/deliveries/${ids.acme.deliveries}`, `/events/${ids.acme.events}`];
 const link = (body) => server.call('POST', 'portal-links', body, { 'postrider-tenant': 'acme' });
 
 test('the portal shows one tenant in its own look, and nothing of others', async () => {
@@ -56,7 +76,7 @@ test('the portal shows one tenant in its own look, and nothing of others', async
   await page.locator('.brand').getByText('Acme webhooks').waitFor();
   assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), 'dark');
   await page.waitForFunction(() => document.querySelector('.brand img').naturalWidth === 1);
-  for (const path of ['/overview', '/destinations', '/deliveries', '/events', '/event-types', '/subscriptions', '/dead', '/erasures', '/live', '/simulator', `/deliveries/${ids.acme.deliveries}`]) {
+  for (const path of pages()) {
     await go(page, path);
     assert.deepEqual(await axe(page), [], path);
     assert.ok(!(await page.locator('body').innerText()).includes('globex'), path);
@@ -74,7 +94,6 @@ test('the portal shows one tenant in its own look, and nothing of others', async
   await go(page, `/subscriptions/${ids.acme.subscriptions}`);
   await page.getByText('Verify in the receiver').waitFor();
   assert.equal(await page.getByRole('button', { name: /Edit|Delete|Rotate/ }).count(), 0, 'a reader changes nothing');
-  await page.evaluate(() => (document.documentElement.dataset.theme = 'light'));
   assert.deepEqual(await violations(page), []);
 
   const status = (path, headers = {}, method = 'GET') =>
@@ -90,6 +109,19 @@ test('the portal shows one tenant in its own look, and nothing of others', async
     await go(page, `/${kind}/${encodeURIComponent(ids.globex[kind])}`);
     await page.getByText('There is no such').waitFor();
   }
+  await page.context().close();
+});
+
+test('the portal in light colours passes axe, with an accent that would be unreadable as it is', async () => {
+  const made = await link({ access: 'manage', theme: { name: 'Acme webhooks', logo: PNG, accent: '#ffdd00', mode: 'light' } });
+  const page = await openPage(browser, server, { at: made.url, theme: 'dark' });
+  await page.locator('.brand').getByText('Acme webhooks').waitFor();
+  assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), 'light', 'whatever the system has');
+  for (const path of pages()) {
+    await go(page, path);
+    assert.deepEqual(await axe(page), [], path);
+  }
+  assert.deepEqual(await violations(page), []);
   await page.context().close();
 });
 
@@ -117,7 +149,7 @@ test('a link works once, not after its time, and its session ends when it is rev
 
 test('the portal works in a frame of a listed site, without a cookie', async () => {
   const made = await link({ access: 'manage', theme: { name: 'Acme webhooks' } });
-  const page = await openPage(browser, server, { at: `${applications.listed.base}/?frame=${encodeURIComponent(made.url)}` });
+  const page = await openFramed(applications.listed, made.url);
   const frame = page.frameLocator('iframe');
   await frame.locator('.brand').getByText('Acme webhooks').waitFor();
   await frame.getByRole('link', { name: 'Subscriptions' }).click();
@@ -131,6 +163,7 @@ test('the portal works in a frame of a listed site, without a cookie', async () 
   await frame.getByRole('link', { name: 'Live', exact: true }).click();
   await frame.getByText('following').waitFor();
   assert.deepEqual(await page.context().cookies(), []);
+  assert.match(await page.locator('iframe').getAttribute('sandbox'), /allow-scripts/);
   const inner = page.frames().find((one) => one.url().startsWith(server.base));
   assert.deepEqual(await inner.evaluate(() => window.violations), []);
   assert.ok(!inner.url().includes('pt_'));
@@ -142,11 +175,13 @@ test('the portal works in a frame of a listed site, without a cookie', async () 
 test('other sites cannot frame the portal, and none the dashboard', async () => {
   const made = await link({ access: 'read' });
   for (const [application, url] of [[applications.other, made.url], [applications.listed, `${server.base}/`]]) {
-    const page = await openPage(browser, server, { at: `${application.base}/?frame=${encodeURIComponent(url)}` });
+    const page = await openFramed(application, url);
     const isRefused = () => page.troubles.some((one) => one.includes('frame-ancestors'));
     for (let n = 0; n < 100 && !isRefused(); n += 1) await new Promise((resolve) => setTimeout(resolve, 50));
     assert.ok(isRefused(), url);
-    assert.equal(await page.frames()[1].evaluate(() => document.querySelector('#app')), null);
+    const frame = page.frameLocator('iframe');
+    await frame.locator('html').waitFor({ state: 'attached' });
+    assert.equal(await frame.locator('#app').count(), 0);
     await page.context().close();
   }
   // It was not used up by the site that could not show it.
@@ -168,6 +203,10 @@ test('links are made, listed and revoked in the settings', async () => {
   await page.getByLabel('Accent colour').check();
   await page.getByRole('button', { name: 'Create a link' }).click();
   const url = await page.locator('.notice code').innerText();
+  await page.getByRole('button', { name: 'Copy as a frame' }).click();
+  const copied = await page.evaluate(() => navigator.clipboard.readText());
+  assert.ok(copied.includes(`src="${url}"`), copied);
+  assert.deepEqual(frameIn(copied), frameIn(SNIPPET));
   const row = page.locator('tr').filter({ hasText: 'From the page' });
   await row.getByText('not yet').waitFor();
   assert.deepEqual(await axe(page), []);

@@ -102,13 +102,23 @@ test('a delivery and a dead letter are opened in their own tenants', async () =>
   assert.equal(await tenantField().inputValue(), 'globex', 'the tenant stays when the page is loaded again');
 });
 
-test('what became of the newest replay is counted by itself', async () => {
+test('what became of the deliveries that a replay sent stands with it, also for readers', async () => {
   receivers.turn('/broken', '/healthy');
   const { data: [destination] } = await server.call('GET', 'destinations', undefined, of('globex'));
   await server.call('POST', `destinations/${destination.id}/enable`, {}, of('globex'));
   await server.call('POST', 'replays', { state: 'dead' }, of('globex'));
-  await server.until('ledger?scope=all', (ledger) => ledger.delivered === 1, 'the replayed delivery');
-  await page.getByText('1 delivered and 0 dead since then.').waitFor();
+  const outcome = (on) => on.locator('li').filter({ hasText: '1 of 1 replayed' }).getByText('1 delivered · 0 failed');
+  await outcome(page).waitFor();
+  const { data: [job] } = await server.call('GET', 'replays', undefined, of('globex'));
+  assert.deepEqual(job.outcomes, { pending: 0, failed: 0, delivered: 1, dead: 0, withdrawn: 0 });
+  const { key } = await server.post('keys', { name: 'Reader', tenant: 'globex', scopes: ['read'] });
+  const reader = await openPage(browser, server);
+  await signIn(reader, key);
+  await go(reader, '/dead');
+  await outcome(reader).waitFor();
+  assert.equal(await reader.getByRole('button', { name: 'Replay many' }).count(), 0, 'a reader replays nothing');
+  assert.deepEqual(await violations(reader), []);
+  await reader.context().close();
 });
 
 test('a tenant is described, gets limits of its own, and gives them back', async () => {

@@ -1,8 +1,8 @@
 // Pure modules, bundled by esbuild, which comes with Vite.
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { createHmac } from 'node:crypto';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
@@ -117,20 +117,67 @@ test('a ring keeps the newest, newest first', async () => {
   assert.deepEqual(ring.newest(() => true), [5, 4, 3]);
 });
 
-test('the Python and JavaScript snippets accept a good signature and refuse a changed body', async () => {
-  const { SNIPPETS } = await load('snippets');
+const snippet = (name) => new URL(`../src/snippets/${name}`, import.meta.url);
+
+/** The headers of a webhook with the body {"a":1}, with a wrong signature and a good one. Puts the secret into WEBHOOK_SECRET. */
+function signedHeaders() {
   const secret = Buffer.from('0123456789abcdef0123456789abcdef').toString('base64');
   const timestamp = Math.floor(Date.now() / 1000);
-  const sign = (body) => createHmac('sha256', Buffer.from(secret, 'base64')).update(`dlv_1.${timestamp}.${body}`).digest('base64');
-  const headers = { 'webhook-id': 'dlv_1', 'webhook-timestamp': String(timestamp), 'webhook-signature': `v1,AAAA v1,${sign('{"a":1}')}` };
+  const signature = createHmac('sha256', Buffer.from(secret, 'base64')).update(`dlv_1.${timestamp}.{"a":1}`).digest('base64');
   process.env.WEBHOOK_SECRET = `whsec_${secret}`;
-  writeFileSync(join(folder, 'verify.mjs'), SNIPPETS.JavaScript);
-  const { verify } = await import(pathToFileURL(join(folder, 'verify.mjs')).href);
+  return { 'webhook-id': 'dlv_1', 'webhook-timestamp': String(timestamp), 'webhook-signature': `v1,AAAA v1,${signature}` };
+}
+
+test('the Python and JavaScript snippets accept a good signature and refuse a changed body', async () => {
+  const headers = signedHeaders();
+  const { verify } = await import(snippet('verify.mjs').href);
   assert.equal(verify(headers, '{"a":1}'), true);
   assert.equal(verify(headers, '{"a":2}'), false);
-  const script = `${SNIPPETS.Python}\nimport json, sys\nheaders = json.loads(sys.argv[1])\nprint(verify(headers, b'{"a":1}'), verify(headers, b'{"a":2}'))`;
+  const script = `${readFileSync(snippet('verify.py'))}\nimport json, sys\nheaders = json.loads(sys.argv[1])\nprint(verify(headers, b'{"a":1}'), verify(headers, b'{"a":2}'))`;
   writeFileSync(join(folder, 'verify.py'), script);
   assert.equal(execFileSync('python3', [join(folder, 'verify.py'), JSON.stringify(headers)]).toString().trim(), 'True False');
+});
+
+// The Rust snippet is compiled and run by crates/dashboard/tests/snippets.rs.
+const hasGo = spawnSync('go', ['version']).status === 0;
+test('the Go snippet accepts a good signature and refuses a changed body and an empty secret', { skip: !hasGo && 'there is no go' }, () => {
+  const module = join(folder, 'go');
+  mkdirSync(module);
+  // The oldest version that a receiver may have: that of Debian 12.
+  writeFileSync(join(module, 'go.mod'), 'module webhook\n\ngo 1.19\n');
+  writeFileSync(join(module, 'verify.go'), readFileSync(snippet('verify.go')));
+  writeFileSync(join(module, 'verify_test.go'), `package webhook
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"testing"
+)
+
+func TestVerify(t *testing.T) {
+	named := map[string]string{}
+	if err := json.Unmarshal([]byte(os.Getenv("HEADERS")), &named); err != nil {
+		t.Fatal(err)
+	}
+	header := http.Header{}
+	for name, value := range named {
+		header.Set(name, value)
+	}
+	if !Verify(header, []byte(\`{"a":1}\`)) || Verify(header, []byte(\`{"a":2}\`)) {
+		t.Fatal("the snippet decides wrongly")
+	}
+	t.Setenv("WEBHOOK_SECRET", "")
+	if Verify(header, []byte(\`{"a":1}\`)) {
+		t.Fatal("the empty secret signs nothing")
+	}
+}
+`);
+  const headers = signedHeaders();
+  const settings = { GOFLAGS: '-mod=mod', GOPROXY: 'off', GOTOOLCHAIN: 'local', GOCACHE: join(folder, 'go-cache'), HEADERS: JSON.stringify(headers) };
+  const said = spawnSync('go', ['test', './...'], { cwd: module, env: { ...process.env, ...settings }, encoding: 'utf8' });
+  assert.equal(said.status, 0, `${said.stdout}${said.stderr}`);
+  assert.equal(execFileSync('gofmt', ['-l', '.'], { cwd: module }).toString(), '');
 });
 
 test('a length of time is edited in the largest unit that fits', async () => {

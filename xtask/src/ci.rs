@@ -3,8 +3,10 @@
 //! A step that fails does not stop the others, so that one run shows everything that is broken; the
 //! summary repeats its last lines. If the build fails, the tests are skipped.
 
+use std::num::NonZero;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -119,23 +121,33 @@ fn run_all(root: &Path) -> Result<()> {
     report.end()
 }
 
-/// A minute of simulation on all cores from the first seed, and another minute from a new random
-/// seed, which is printed. Then every planted bug must be caught, in a copy of the sources.
+/// The number of seeds that CI tries and that earlier commits did not.
+const NEW_SEEDS: u64 = 40;
+
+/// The edge cases, the scenes and the first seeds, then seeds that belong to this commit. Then every
+/// planted bug must be caught, in a copy of the sources.
 fn simulate(report: &mut Report, root: &Path) {
     let words = "cargo run --quiet --profile simulation -p postrider-simulation --";
-    let seed = a_new_seed();
     report.step("simulation", || {
         let fixed = once(run_command(&mut command(root, &format!("{words} run --seconds 40"))));
-        let words = format!("{words} run --seconds 25 --first {seed}");
+        let hash = process::output(&mut command(root, "git rev-parse HEAD")).unwrap_or_default();
+        let first = first_new_seed(&hash);
+        let words = format!("{words} run --seeds {first}..{}", first + NEW_SEEDS);
         fixed.and(once(run_command(&mut command(root, &words))))
     });
     report.step("planted bugs", || once(planted::run(root, &[])));
 }
 
-#[expect(clippy::disallowed_methods, reason = "each run tries seeds that the others did not")]
-fn a_new_seed() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(1_000, |since| since.as_secs() / 60 * 1_000)
+/// The first of the seeds that belong to this commit. Each commit tries others, and every run of CI
+/// on one commit tries the same: a failure repeats.
+fn first_new_seed(hash: &str) -> u64 {
+    let digits = hash.get(..8).and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    digits.map_or(1_000, |number| number * 1_000)
+}
+
+/// The cores of this machine. Tests run on one thread more: many wait for a server's own deadlines.
+fn cores() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get)
 }
 
 /// The test runner: nextest if it is installed.
@@ -155,7 +167,12 @@ impl Runner {
 
     fn test(&self, root: &Path) -> Command {
         match self {
-            Runner::Nextest => command(root, &format!("{} --no-tests pass", self.words())),
+            Runner::Nextest => {
+                let words = format!("{} --no-tests pass --test-threads", self.words());
+                let mut tests = command(root, &words);
+                tests.arg((cores() + 1).to_string());
+                tests
+            }
             Runner::Cargo => command(root, &format!("{} --no-fail-fast", self.words())),
         }
     }
@@ -395,6 +412,12 @@ mod tests {
         assert_eq!(lines[2], "docs               skipped  (it does not build)");
         assert_eq!(lines[4..], ["31 passed, 2 failed"]);
         assert_eq!(report.failed(), 2);
+    }
+
+    #[test]
+    fn each_commit_has_seeds_of_its_own() {
+        assert_eq!(first_new_seed("0000002a84cc19ffe1\n"), 42_000);
+        assert_eq!(first_new_seed(""), 1_000);
     }
 
     #[test]

@@ -81,7 +81,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
 
 /// The page's tests: a real browser against the real binary.
 pub(crate) fn test(root: &Path) -> Result<()> {
-    install::chromium()?;
+    install::of_page_tests()?;
     run_command(&mut command(root, "cargo build --quiet --package postrider"))?;
     let mut test = command(&root.join("dashboard"), "npm test");
     run_command(test.env("POSTRIDER_BINARY", target(root).join("debug/postrider")))

@@ -89,8 +89,13 @@ fn is_recent_node(version: &str) -> bool {
 pub(crate) fn languages() -> Result<()> {
     python()?;
     node()?;
+    go("the client for Go is tested with it")
+}
+
+/// Installs Go.
+fn go(purpose: &str) -> Result<()> {
     // Go has no option that prints the version.
-    ensure_debian_package("golang-go", "/usr/bin/go", "the client for Go is tested with it")
+    ensure_debian_package("golang-go", "/usr/bin/go", purpose)
 }
 
 /// What the shell blocks of the documents use.
@@ -103,13 +108,18 @@ pub(crate) fn of_documents() -> Result<()> {
 pub(crate) fn http_clients() -> Result<()> {
     let purpose = "the server's refusals are read with it";
     ensure_debian_package("curl", "curl", purpose)?;
-    // Go has no option that prints the version.
-    ensure_debian_package("golang-go", "/usr/bin/go", purpose)
+    go(purpose)
 }
 
 /// What the pages are looked at with.
 pub(crate) fn chromium() -> Result<()> {
     ensure_debian_package("chromium", "chromium", "the dashboard is tested with it")
+}
+
+/// What the page is tested with: a browser, and Go for the snippet that it shows.
+pub(crate) fn of_page_tests() -> Result<()> {
+    chromium()?;
+    go("the dashboard's snippet for Go is tested with it")
 }
 
 const NODE: [Need; 2] = [

@@ -70,10 +70,11 @@ cargo xtask <chore>
   abuse [neighbour] [--short] [--rounds N] [--binary PATH] [tests…]
                  attacks on the real binary, one line of figures each; `neighbour` measures a tenant
                  beside another that runs all of them at once
-  dist [--check] [--image]
+  dist [--binary | [--check | --clients] [--image]]
                  binary, tarball and Debian package in target/dist/ with checksums; --check installs,
-                 starts, upgrades and purges them in a Debian of their own; --image makes a
-                 container image as well
+                 starts, upgrades and purges them in a Debian of their own; --clients does so too,
+                 and sends a first webhook by each client there; --image makes a container image
+                 as well; --binary makes the stripped binary alone
   packages       what can be checked of packaging/ without a build
   coverage       line coverage of crates/domain by its own tests
 ";

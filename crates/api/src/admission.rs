@@ -88,7 +88,7 @@ async fn remember_by_size(state: &ApiState, request: Request, next: Next) -> Res
 /// Whether the caller may make the call, as far as its path tells.
 fn may(caller: &Caller, method: &Method, path: &str) -> Result<(), Problem> {
     if let Some(session) = &caller.session {
-        session.permits(path)?;
+        session.permits(method, path)?;
     }
     let scopes = needed(method, path);
     if caller.sees_all() && !scopes.is_empty() {

@@ -47,7 +47,7 @@ const FLIGHT_LOOKS: u32 = 100;
 /// How long to wait before the last attempts of cancelled deliveries are looked for: they are stored by then.
 const LATE_PAUSE: Duration = Duration::from_secs(1);
 
-/// What wakes the task.
+/// Wakes the task that works on erasure jobs.
 #[derive(Debug, Default)]
 pub(crate) struct Erasures {
     begun: Notify,

@@ -59,6 +59,7 @@ pub use auth::{Bootstrap, BootstrapError, GivenAdmin, bootstrap_admin, reset_adm
 pub use budget::Quota;
 pub use document::openapi;
 pub use layers::ClientAddress;
+pub use routes::page::has_page;
 pub use scopes::{Needs, scopes_of};
 pub use session::link::{SIGN_IN_LINK_LIFETIME, SignInLinkError, sign_in_token};
 pub use session::origin::OverTls;

@@ -45,11 +45,11 @@ pub trait AlertDesk: Send + Sync {
 /// A target of alerts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AlertTargetState {
-    /// Its name in the settings.
+    /// The target's name in the settings.
     pub name: String,
     /// `webhook`, `slack` or `email`.
     pub kind: &'static str,
-    /// Where it is, without secrets.
+    /// The target's URL or addresses, without secrets.
     pub to: String,
     /// Messages that were sent.
     pub messages: u64,
@@ -70,7 +70,7 @@ pub struct AlertTrial {
     pub target: String,
     /// `webhook`, `slack` or `email`.
     pub kind: &'static str,
-    /// Where it is, without secrets.
+    /// The target's URL or addresses, without secrets.
     pub to: String,
     /// How long it took.
     pub took: Duration,

@@ -238,6 +238,7 @@ fn failed(delivery: Delivery, n: u64) -> DeliveryChange {
     };
     DeliveryChange {
         before: StateName::Queued,
+        by_job: None,
         delivery: Delivery {
             state: DeliveryState::Waiting(slot),
             attempts: 1,

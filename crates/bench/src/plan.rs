@@ -25,7 +25,7 @@ pub(crate) struct Scenario {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Pace {
-    /// As fast as they are accepted.
+    /// Events are sent as fast as they are accepted.
     Unlimited,
     /// This many events per second.
     PerSecond(f64),

@@ -52,10 +52,10 @@ impl<T: AsRef<str>> From<T> for Cell {
     }
 }
 
-/// What becomes of a column that does not fit.
+/// How a column that does not fit the terminal is made narrower.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Narrow {
-    /// It stays as wide as its widest cell.
+    /// The column stays as wide as its widest cell.
     Never,
     /// The ends of its cells are cut, down to this width.
     End(usize),
@@ -98,7 +98,7 @@ impl Column {
         Column { narrow: Narrow::Wrap, ..self }
     }
 
-    /// It is left out where there is no room for it.
+    /// The column is left out where there is no room for it.
     #[must_use]
     pub const fn optional(self) -> Column {
         Column { is_optional: true, ..self }
@@ -288,7 +288,7 @@ pub fn cut_middle(text: &str, width: usize) -> String {
     begin + ELLIPSIS + &end
 }
 
-/// As much of the begin of a text as is not wider than this.
+/// The longest prefix of the text that is not wider than this.
 fn begin_of(text: &str, width: usize) -> String {
     let mut taken = String::new();
     for c in text.chars() {

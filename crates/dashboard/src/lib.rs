@@ -4,17 +4,17 @@
 /// A file of the page.
 #[derive(Debug, Clone, Copy)]
 pub struct File {
-    /// Its path from the top, without a slash at the front.
+    /// The path from the top of the page, without a slash at the front.
     pub path: &'static str,
-    /// What it is.
+    /// The `content-type` to send it with.
     pub content_type: &'static str,
     /// Changes when the file does; with its quotation marks.
     pub etag: &'static str,
     /// Whether its name has a hash of what is in it: it never changes.
     pub has_hash: bool,
-    /// What is in it.
+    /// The contents of the file.
     pub bytes: &'static [u8],
-    /// The same, compressed.
+    /// The contents compressed by gzip.
     pub gzip: &'static [u8],
 }
 

@@ -45,6 +45,7 @@ pub mod fuzzing;
 pub mod hex;
 pub mod http_date;
 pub mod ids;
+pub mod job_outcomes;
 pub mod ledger;
 pub mod limits;
 pub mod mass_failure;

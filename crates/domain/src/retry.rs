@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 use crate::ids::DeliveryId;
+use crate::job_outcomes::ByJob;
 use crate::mixing::mix;
 use crate::policy::{MeasuredFrom, RetryPolicy, Share};
 use crate::time::Timestamp;
@@ -27,6 +28,9 @@ pub struct Slot {
     /// takes no slot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ahead_of: Option<Timestamp>,
+    /// The bulk job that sent the delivery last: its outcome is counted there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_job: Option<ByJob>,
 }
 
 /// The times from which a delivery's slots are counted.
@@ -105,7 +109,7 @@ pub fn next_slot(
 impl Slot {
     /// A slot with this due time.
     pub const fn new(number: u32, due_at: Timestamp, clock: ScheduleClock) -> Self {
-        Slot { number, due_at, clock, ahead_of: None }
+        Slot { number, due_at, clock, ahead_of: None, by_job: None }
     }
 
     /// The slot without the manual attempt before it.

@@ -1,7 +1,7 @@
 //! Replays the dead deliveries of an outage when it is over, if the policy says so.
 //!
 //! When a destination has recovered, the core sends a replay job for its dead deliveries. This task
-//! counts these deliveries and stores the job, as soon as the tenant's quotas allow one more job.
+//! counts these deliveries and stores the job, as soon as the limits of such jobs allow one more.
 //! Until then the circuit keeps the start of the outage, so neither a crash nor a full quota loses
 //! the replay.
 
@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 
 use crate::core::{Command, OnReplay};
 use crate::handle::{CommandError, EngineHandle, Shared};
+use crate::quotas::StartedBy;
 
 /// The pause before another try to store a job that the quotas or the store refused.
 const AGAIN: Duration = Duration::from_secs(5);
@@ -89,7 +90,7 @@ async fn keep_one(
     }
     let job = ReplayJob { total, ..job.clone() };
     let _one_at_a_time = engine.shared.ingest.backlog.admitting.lock().await;
-    engine.admit_replay(&job.tenant, true).await?;
+    engine.admit_replay(&job.tenant, StartedBy::Itself, true).await?;
     store.put_replay(&job).await?;
     Ok(Some(job))
 }

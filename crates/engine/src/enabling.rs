@@ -12,6 +12,7 @@ use crate::core::{Command, OnDestination, Reopening};
 use crate::entropy::ten;
 use crate::handle::{CommandError, EngineHandle};
 use crate::new_replay::NewReplay;
+use crate::quotas::StartedBy;
 
 /// How somebody enables a destination, and what is to be sent to it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -53,10 +54,8 @@ impl EngineHandle {
             replays_dead: wish.dead_since.is_some(),
         };
         if how.replays_dead {
-            // Check the quota first: a refused call must not enable the destination. The policy may
-            // replay the dead of the outage too, and its jobs take their places earlier.
-            let of_the_policy = self.destination_policy(tenant, destination).dead.len();
-            self.admit_replays(tenant, true, of_the_policy.saturating_add(1)).await?;
+            // Check the quota first: a refused call must not enable the destination.
+            self.admit_replay(tenant, StartedBy::Somebody, true).await?;
         }
         let (owner, reason) = (tenant.clone(), wish.reason.clone());
         let request = PeerRequest::Enable { tenant: owner, destination, reason, how };

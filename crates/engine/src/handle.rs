@@ -10,6 +10,7 @@ use postrider_domain::destination::Destination;
 use postrider_domain::event::RawJson;
 use postrider_domain::explain::{Standing, Words};
 use postrider_domain::ids::{DeliveryId, DestinationId, ReplayId, SubscriptionId, TenantId};
+use postrider_domain::job_outcomes::JobOutcomes;
 use postrider_domain::ledger::Ledger;
 use postrider_domain::matching::TenantIndex;
 use postrider_domain::policy::{DestinationPolicy, Policy};
@@ -30,6 +31,7 @@ use crate::entropy::{Entropy, ten};
 use crate::ingest::{Ingest, IngestError, Ingested, NewEvent};
 use crate::live::EngineEvent;
 use crate::new_replay::NewReplay;
+use crate::quotas::StartedBy;
 pub use crate::refusal::CommandError;
 use crate::trial::Elsewhere;
 use crate::upkeep::ToLeaseHolder;
@@ -270,10 +272,11 @@ impl EngineHandle {
             done: 0,
             position: None,
             finished_at: None,
+            outcomes: JobOutcomes::default(),
         };
         {
             let _one_at_a_time = self.shared.ingest.backlog.admitting.lock().await;
-            self.admit_replay(tenant, true).await?;
+            self.admit_replay(tenant, StartedBy::Somebody, true).await?;
             self.shared.store.put_replay(&job).await?;
         }
         let request = PeerRequest::RunJob { tenant: tenant.clone(), id: job.id };
@@ -306,7 +309,7 @@ impl EngineHandle {
     ) -> Result<ReplayJob, CommandError> {
         let job = self.shared.store.replay(tenant, id).await?.ok_or(CommandError::NotFound)?;
         let _one_at_a_time = self.shared.ingest.backlog.admitting.lock().await;
-        self.admit_resumed(tenant, job.state).await?;
+        self.admit_resumed(tenant, &job).await?;
         self.change_job(tenant, id, ReplayChange::Resume).await
     }
 

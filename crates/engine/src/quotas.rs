@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use postrider_domain::ids::{SubscriptionId, TenantId};
-use postrider_store::{DocumentKind, ReplayState, SubscriptionRecord};
+use postrider_store::{DocumentKind, ReplayJob, ReplayState, SubscriptionRecord};
 
 use crate::handle::{CommandError, EngineHandle};
 
@@ -154,6 +154,22 @@ pub enum Whose {
     Tenant,
     /// The whole server.
     Server,
+}
+
+/// Who started a bulk replay. Both kinds have the same limits, and are counted apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StartedBy {
+    /// A person or an application.
+    Somebody,
+    /// The engine itself, when an outage had ended.
+    Itself,
+}
+
+impl StartedBy {
+    /// Who started this job.
+    fn of(job: &ReplayJob) -> Self {
+        if job.is_of_outage() { StartedBy::Itself } else { StartedBy::Somebody }
+    }
 }
 
 /// A quota that is reached.
@@ -324,6 +340,14 @@ impl EngineHandle {
         let count = |kind| shared.store.count_documents(kind, Some(tenant));
         let types = count(DocumentKind::EventType).await?;
         let erasures = count(DocumentKind::Erasure).await?;
+        let running = match stored.replays_running {
+            0 => Vec::new(),
+            _ => shared.store.running_replays().await?,
+        };
+        let is_counted =
+            |job: &&ReplayJob| job.tenant == *tenant && StartedBy::of(job) == StartedBy::Somebody;
+        let replays_running = running.iter().filter(is_counted).count();
+        let replays_running = u64::try_from(replays_running).unwrap_or(u64::MAX);
         let (held, _) = shared.directory.subscription_sums.of(tenant);
         let bytes = shared.ingest.backlog.bytes_of(tenant, &ledger);
         let own = shared.directory.own_limits.of(tenant);
@@ -332,7 +356,7 @@ impl EngineHandle {
             Quota::TenantSubscriptionBytes => Some(held.bytes),
             Quota::TenantDestinations => Some(stored.destinations),
             Quota::TenantKeys => Some(stored.keys),
-            Quota::TenantReplaysRunning => Some(stored.replays_running),
+            Quota::TenantReplaysRunning => Some(replays_running),
             Quota::TenantReplays => Some(stored.replays),
             Quota::TenantEventTypes => Some(types.count),
             Quota::TenantEventTypeBytes => Some(types.bytes),
@@ -391,20 +415,15 @@ impl EngineHandle {
 
     /// Whether one more replay of a tenant may run; `is_new` if it is not stored yet. The oldest
     /// ended jobs are removed to make room for it.
+    ///
+    /// Jobs that the engine starts by itself after an outage are counted apart from those that
+    /// somebody requests, each kind up to the same limits: so an outage of many destinations never
+    /// refuses a person's replay.
     pub(crate) async fn admit_replay(
         &self,
         tenant: &TenantId,
+        by: StartedBy,
         is_new: bool,
-    ) -> Result<(), CommandError> {
-        self.admit_replays(tenant, is_new, 1).await
-    }
-
-    /// Whether so many more replays of a tenant may run, as [`Self::admit_replay`] says of one.
-    pub(crate) async fn admit_replays(
-        &self,
-        tenant: &TenantId,
-        is_new: bool,
-        jobs: usize,
     ) -> Result<(), CommandError> {
         let store = &self.shared.store;
         let limit = |quota| self.shared.ingest.backlog.limit(Some(tenant), quota);
@@ -415,8 +434,9 @@ impl EngineHandle {
         {
             return Ok(());
         }
-        let running = store.running_replays().await?;
-        let count = |n: usize| u64::try_from(n.saturating_add(jobs)).unwrap_or(u64::MAX);
+        let mut running = store.running_replays().await?;
+        running.retain(|job| StartedBy::of(job) == by);
+        let count = |n: usize| u64::try_from(n.saturating_add(1)).unwrap_or(u64::MAX);
         let own = running.iter().filter(|job| job.tenant == *tenant).count();
         self.check_quota(Some(tenant), Quota::TenantReplaysRunning, count(own))?;
         self.check_quota(None, Quota::ReplaysRunning, count(running.len()))?;
@@ -432,10 +452,10 @@ impl EngineHandle {
     pub(crate) async fn admit_resumed(
         &self,
         tenant: &TenantId,
-        state: ReplayState,
+        job: &ReplayJob,
     ) -> Result<(), CommandError> {
-        match state {
-            ReplayState::Paused => self.admit_replay(tenant, false).await,
+        match job.state {
+            ReplayState::Paused => self.admit_replay(tenant, StartedBy::of(job), false).await,
             ReplayState::Running | ReplayState::Finished | ReplayState::Cancelled => Ok(()),
         }
     }

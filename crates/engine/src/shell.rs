@@ -313,7 +313,7 @@ impl Shell {
                     self.runner.begin(plan(outgoing, limits), self.inputs.clone());
                 }
                 Action::ReadEvents(wanted) => self.read_events(wanted),
-                Action::Commit(commit) => self.commit(commit),
+                Action::Commit(commit) => self.commit(*commit),
                 Action::Load(id, load) => self.load(id, load),
                 Action::Fetch(fetch) => self.fetch(fetch),
                 Action::Publish(event) => self.publish(event),

@@ -7,6 +7,7 @@
 pub mod clock;
 pub mod coverage;
 pub mod edges;
+mod limit_scenes;
 pub mod oracle;
 pub mod planted;
 mod policy_scenes;

@@ -19,13 +19,13 @@ use postrider_simulation::world::life::{Outcome, live};
 const USAGE: &str = "\
 usage: postrider-simulation run [--seed N] [--seeds A..B] [--seconds S] [--years Y] [--hours H]
                                 [--jobs J] [--first N]
-       postrider-simulation planted [--seeds-max N] [--jobs J]     (in the copy of `cargo xtask planted`)
+       postrider-simulation planted [--seeds-max N] [--jobs J] [--only A,B]   (in the copy of `cargo xtask planted`)
 
 run       lives seeds from 1 (or those given, or from N on) until the seconds or simulated years are
           over, on as many threads as there are cores; plays the edges of the contract and the
           scenes first, unless seeds are given, and lives what once found something, unless it is
           told where to begin
-planted   plants one bug at a time and shows that it is caught";
+planted   plants one bug at a time, all or only those named, and shows that it is caught";
 
 /// The longest time for one simulated run ("life"), on its own core.
 const LIFE_MAX: Duration = Duration::from_secs(300);
@@ -46,6 +46,7 @@ struct Wish {
     years: Option<u64>,
     hours: Option<u64>,
     seeds_max: Option<u64>,
+    only: Option<String>,
     jobs: Option<usize>,
 }
 
@@ -102,6 +103,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Wish> {
             "--years" => wish.years = Some(value.parse()?),
             "--hours" => wish.hours = Some(value.parse()?),
             "--seeds-max" => wish.seeds_max = Some(value.parse()?),
+            "--only" => wish.only = Some(value),
             "--jobs" => wish.jobs = Some(value.parse()?),
             other => bail!("there is no {other}"),
         }
@@ -344,11 +346,19 @@ fn planted(wish: &Wish) -> Result<bool> {
     if BUGS.is_empty() {
         bail!("no bug is planted in this build; `cargo xtask planted` makes one with bugs")
     }
+    let names: Option<Vec<&str>> = wish.only.as_deref().map(|only| only.split(',').collect());
+    if let Some(name) = names.iter().flatten().find(|name| BUGS.iter().all(|(bug, _)| bug != *name))
+    {
+        bail!("there is no bug {name}");
+    }
+    let is_wanted =
+        |(bug, _): &&(&str, &str)| names.as_ref().is_none_or(|names| names.contains(bug));
+    let bugs: Vec<_> = BUGS.iter().filter(is_wanted).collect();
     let (begun, max) = (real_now(), wish.seeds_max.unwrap_or(300));
     let (next, caught) = (AtomicU64::new(0), AtomicU64::new(0));
     on_threads(wish.jobs(), |watched| {
         while let Ok(place) = usize::try_from(next.fetch_add(1, Ordering::Relaxed))
-            && let Some((bug, breaks)) = BUGS.get(place)
+            && let Some((bug, breaks)) = bugs.get(place)
         {
             watched.begin(0);
             let found = catch(bug, max);
@@ -363,7 +373,7 @@ fn planted(wish: &Wish) -> Result<bool> {
         }
         Ok(())
     })?;
-    let (caught, all) = (caught.into_inner(), BUGS.len());
+    let (caught, all) = (caught.into_inner(), bugs.len());
     let took = begun.elapsed().as_secs();
     println!("planted bugs: {caught} of {all} caught, in {took} s");
     Ok(u64::try_from(all).is_ok_and(|all| caught == all))

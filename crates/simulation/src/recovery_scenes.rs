@@ -63,6 +63,28 @@ pub(crate) fn asked_once() -> Result<Outcome> {
     stage.end()
 }
 
+/// Somebody asks for the delivery that would be the last probe, and the process ends before the probe
+/// is due: for a moment, and until after that.
+pub(crate) fn asked_crash() -> Result<Outcome> {
+    let mut last = None;
+    for downtime in [0, HOUR] {
+        let mut stage = disabled_with(3, Rules { freeze_over: 2_000, ..Rules::SMALL })?;
+        let asked = {
+            let oracle = stage.world.oracle();
+            oracle.owed.iter().max_by_key(|(id, owed)| (owed.last_attempt, **id)).map(|(id, _)| *id)
+        };
+        let asked = asked.ok_or_else(|| anyhow!("nothing waits"))?;
+        stage.world.retry(asked).map_err(crashed)?;
+        stage.world.crash(downtime)?;
+        stage.pass(11 * MINUTE)?;
+        met(&stage, Cover::AskedProbe)?;
+        let violation = stage.world.oracle().violations.first().map(|first| first.what.clone());
+        ensure!(violation.is_none(), "{violation:?}");
+        last = Some(stage);
+    }
+    last.ok_or_else(|| anyhow!("nothing was played"))?.end()
+}
+
 pub(crate) fn bulk_retry_crash() -> Result<Outcome> {
     let many = 1_000;
     let rules = Rules { grace: many, consecutive: many, freeze_at: many, ..Rules::SMALL };
@@ -217,6 +239,28 @@ pub(crate) fn dead_pace() -> Result<Outcome> {
     let delivered = dead - stage.count(|stand| stand == Stand::Dead);
     ensure!((200..=300).contains(&delivered), "{delivered} replayed in 2.5 seconds");
     stage.pass(10_000)?;
+    ensure!(stage.count(|stand| stand == Stand::Dead) == 0, "not all replayed");
+    stage.end()
+}
+
+/// What died is replayed faster than the receiver takes it, while others fall due.
+pub(crate) fn dead_after_due() -> Result<Outcome> {
+    let rules = Rules { freeze_at: 50_000, freeze_over: 2_000, replay_dead: true, ..Rules::SMALL };
+    let mut stage = disabled_in(300, Nature { rules, ..Nature::plain(5) })?;
+    stage.pass(60 * HOUR)?;
+    let dead = stage.count(|stand| stand == Stand::Dead);
+    ensure!(dead >= 300, "only {dead} are dead");
+    // Their slots are 84.8 seconds after acceptance.
+    stage.send_now(5)?;
+    stage.pass(82_000)?;
+    stage.world.receivers.set(stage.id, Mood::Healthy { within: 2_000 });
+    stage.world.enable(stage.id).map_err(crashed)?;
+    stage.pass(8_000)?;
+    let delivered = stage.delivered();
+    ensure!((6..200).contains(&delivered), "{delivered} delivered: not those due, or no backlog");
+    let waits = stage.count(|stand| matches!(stand, Stand::Waiting { slot, .. } if slot > 0));
+    ensure!(waits == 0, "{waits} that fell due wait behind what died");
+    stage.pass(10 * MINUTE)?;
     ensure!(stage.count(|stand| stand == Stand::Dead) == 0, "not all replayed");
     stage.end()
 }

@@ -10,6 +10,7 @@ use postrider_engine::{IngestRate, Options};
 
 use crate::coverage::Cover;
 use crate::edges::{Edge, FAIL, HOUR, MINUTE, OK, Stage, crashed};
+use crate::limit_scenes::{limits_kept, rate_kept};
 use crate::oracle::Stand;
 use crate::oracle::circuit::State;
 use crate::oracle::rules::{RETRIES, Rules, due};
@@ -18,15 +19,15 @@ use crate::policy_scenes::{
     shared_url,
 };
 use crate::recovery_scenes::{
-    asked_once, bulk_retry, bulk_retry_crash, dead_pace, drain_by_hand, enable_with_dead_crash,
-    old_dead, weekend, weekend_crash,
+    asked_crash, asked_once, bulk_retry, bulk_retry_crash, dead_after_due, dead_pace,
+    drain_by_hand, enable_with_dead_crash, old_dead, weekend, weekend_crash,
 };
 use crate::world::life::Outcome;
 use crate::world::receivers::Mood;
 use crate::world::{Nature, Pace};
 
 /// All scenes.
-pub const SCENES: [Edge; 37] = [
+pub const SCENES: [Edge; 41] = [
     ("a probe that a crash took is made again ten minutes after it was sent", probe_lost),
     ("where none waits, the next one that arrives is the probe", probe_of_arrival),
     ("what does not fit into the lanes is sent all the same", overflow),
@@ -43,6 +44,7 @@ pub const SCENES: [Edge; 37] = [
     ("a failure stops the ramp of a drain", drain_stops),
     ("what waits is sent now, in bulk, and not past the circuit", bulk_retry),
     ("a delivery that was asked for is no preferred probe later", asked_once),
+    ("a delivery that was asked for is the next probe, after a crash too", asked_crash),
     ("a bulk retry that a crash interrupted asks for each once", bulk_retry_crash),
     ("a destination that is enabled with a drain sends what waits", drain_by_hand),
     ("what died over a weekend is replayed when the receiver is back", weekend),
@@ -50,6 +52,7 @@ pub const SCENES: [Edge; 37] = [
     ("nor where somebody asks for a replay of their own", enable_with_dead_crash),
     ("what is too old is kept, after jobs of people too", old_dead),
     ("the replay of what died keeps its pace", dead_pace),
+    ("what falls due goes before the replay of what died", dead_after_due),
     ("a subscription's own offsets, to the millisecond, and dead after its own last", own_offsets),
     ("slots of an own schedule pass while a destination is disabled", own_schedule_not_admitted),
     ("a changed policy leaves the slot that a delivery waits for", changed_while_waiting),
@@ -60,6 +63,8 @@ pub const SCENES: [Edge; 37] = [
     ("delays counted from the attempt before end at 48 hours", previous_attempt),
     ("jitter moves slots within its share, and the same after a crash", jitter),
     ("a rate limit is kept", rate_limit),
+    ("a rate limit is kept whatever is asked for", rate_kept),
+    ("no more is in flight than the limits allow, whatever is asked for", limits_kept),
     ("a tenant that floods delays itself", tenant_flood),
     ("cancelled, replayed and unsubscribed in mid-flight", in_mid_flight),
     ("what is cancelled on its way to the lanes is not sent", on_its_way),

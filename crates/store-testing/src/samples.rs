@@ -16,6 +16,7 @@ use postrider_domain::delivery::Delivery;
 use postrider_domain::destination::Destination;
 use postrider_domain::event::{Event, EventType, RawJson};
 use postrider_domain::ids::{AuditId, DeliveryId, ReplayId, SubscriptionId, TenantId};
+use postrider_domain::job_outcomes::JobOutcomes;
 use postrider_domain::time::Timestamp;
 use postrider_store::{
     Acceptance, Actor, ActorKind, AuditEntry, DeliveryFilter, IdempotentAnswer, Key, ReplayJob,
@@ -173,6 +174,7 @@ pub fn replay(tenant: &TenantId, n: u64, created_at: Timestamp) -> ReplayJob {
         done: 0,
         position: None,
         finished_at: None,
+        outcomes: JobOutcomes::default(),
     }
 }
 

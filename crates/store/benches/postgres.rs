@@ -134,6 +134,7 @@ async fn settle_all(store: &Arc<PostgresStore>, leases: &ShardLeases, wanted: u6
             *place = done.destination;
             commit.deliveries.push(DeliveryChange {
                 before: delivery.state.name(),
+                by_job: None,
                 delivery: done.delivery,
                 attempt: Some(done.attempt),
             });

@@ -413,10 +413,10 @@ pub trait History: Send + Sync + 'static {
     ) -> Result<Vec<TallyAt>, StoreError>;
 }
 
-/// Bulk replay jobs. Their progress moves inside [`Work::settle`].
+/// Bulk replay jobs. Their progress and their outcomes move inside [`Work::settle`].
 #[async_trait]
 pub trait Replays: Send + Sync + 'static {
-    /// Creates or replaces a job.
+    /// Creates or replaces a job, without its outcomes.
     async fn put_replay(&self, job: &ReplayJob) -> Result<(), StoreError>;
     /// One job.
     async fn replay(

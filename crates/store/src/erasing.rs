@@ -9,12 +9,12 @@ use crate::error::StoreError;
 /// What became of an event whose payload was to be erased.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventErasure {
-    /// It is erased, with the response bodies of so many attempts.
+    /// The payload is erased, and so are the response bodies of this many attempts.
     Erased {
         /// Attempts whose response body was not empty.
         attempts: u64,
     },
-    /// It was erased before; so many attempts were logged since, and are erased now.
+    /// The payload was erased before. This many attempts were logged since; their bodies are erased now.
     Already {
         /// Attempts whose response body was not empty.
         attempts: u64,

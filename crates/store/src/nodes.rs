@@ -26,7 +26,8 @@ use crate::records::{Acceptance, Accepted, ShardLeases};
 /// | 0 | 0.1.0, commit 414a721 | nodes without a level in the database |
 /// | 1 | the version after it | nodes write their version and level |
 /// | 2 | 0.2.0 | subscriptions with a name, description, metadata, `uid`, a policy or the format `workfront` |
-pub const FORMAT: u32 = 2;
+/// | 3 | 0.2.0 | waiting deliveries name the bulk job that sent them |
+pub const FORMAT: u32 = 3;
 
 /// The version of this program, as a node tells it to the others.
 pub const PROGRAM: &str = env!("CARGO_PKG_VERSION");

@@ -16,7 +16,7 @@ use crate::records::{Page, PageRequest};
 pub struct Pass {
     /// The identifier, which is not a secret.
     pub id: String,
-    /// What the pass is.
+    /// The kind of pass.
     pub kind: PassKind,
     /// Whose limit the pass counts for, such as the identifier of the key that it was made with.
     pub owner: String,

@@ -12,6 +12,7 @@ use postrider_domain::event::{Event, EventType};
 use postrider_domain::ids::{
     DeliveryId, DestinationId, EventId, ObjectId, ReplayId, Shard, SubscriptionId, TenantId,
 };
+use postrider_domain::job_outcomes::{ByJob, JobOutcomes};
 use postrider_domain::subscription::{Metadata, Subscription};
 use postrider_domain::time::Timestamp;
 use postrider_domain::trace::TraceContext;
@@ -93,7 +94,7 @@ pub struct SubscriptionRecord {
 /// The result of creating or changing a subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SubscriptionPut {
-    /// It is stored, and so is its destination.
+    /// The subscription is stored, and so is its destination.
     Stored,
     /// An identical subscription exists already.
     Twin(SubscriptionId),
@@ -111,9 +112,9 @@ pub struct EventRecord {
     pub event: Arc<Event>,
     /// When it was accepted.
     pub accepted_at: Timestamp,
-    /// How many deliveries it had.
+    /// The number of deliveries that the event had.
     pub deliveries: u32,
-    /// What is noted about it.
+    /// The note that the store keeps with the event.
     pub mark: EventMark,
 }
 
@@ -139,7 +140,7 @@ pub struct Acceptance {
 /// The result of accepting one event of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accepted {
-    /// It is durable with all its deliveries, unless another one of the batch is a conflict.
+    /// The event and all its deliveries are durable, unless another event of the batch is a conflict.
     New,
     /// The same event was accepted before. No delivery is added.
     Duplicate {
@@ -171,11 +172,26 @@ pub struct Commit {
 pub struct DeliveryChange {
     /// Its state before, for the ledger.
     pub before: StateName,
+    /// The bulk job that counted its outcome before, for the outcomes of jobs.
+    pub by_job: Option<ByJob>,
     /// The delivery after the change.
     pub delivery: Delivery,
     /// The attempt that changed it; `None` for a change without an attempt: not admitted, cancelled
     /// or replayed.
     pub attempt: Option<Attempt>,
+}
+
+impl DeliveryChange {
+    /// The change from `before` to `after`, by this attempt or without one.
+    pub fn of(before: &Delivery, after: Delivery, attempt: Option<Attempt>) -> Self {
+        let (by_job, before) = (before.by_job(), before.state.name());
+        DeliveryChange { before, by_job, delivery: after, attempt }
+    }
+
+    /// Whether it changes the outcomes of a job.
+    pub fn moves_outcome(&self) -> bool {
+        self.by_job != self.delivery.by_job()
+    }
 }
 
 /// The change of a destination.
@@ -343,6 +359,9 @@ pub struct ReplayJob {
     pub position: Option<DeliveryId>,
     /// When it ended.
     pub finished_at: Option<Timestamp>,
+    /// What became of the deliveries that it sent. Only [`crate::Work::settle`] changes it: a job that is
+    /// created has none, and one that is replaced keeps what it has.
+    pub outcomes: JobOutcomes,
 }
 
 impl ReplayJob {
@@ -350,6 +369,14 @@ impl ReplayJob {
     pub fn shard(&self) -> Shard {
         let [.., last] = *self.id.as_bytes();
         Shard(last)
+    }
+
+    /// Whether the engine started it by itself, when an outage had ended: its identifier follows from
+    /// the outage.
+    pub fn is_of_outage(&self) -> bool {
+        let of_outage =
+            |id| ReplayId::of_outage(self.created_at, id, self.filter.subscription) == self.id;
+        self.filter.destination.is_some_and(of_outage)
     }
 
     /// Whether it retries deliveries that wait, and does not replay those that have ended.

@@ -12,7 +12,7 @@ use postrider_domain::time::Timestamp;
 
 use crate::error::StoreError;
 
-/// What the attempts of a destination came to lately.
+/// The recent attempts of a destination, summed up.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AttemptSums {
     /// One sum for each of the two times that were asked for.

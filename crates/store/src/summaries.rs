@@ -43,9 +43,9 @@ pub trait Summaries: Send + Sync + 'static {
 /// A count that may have ended early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counted {
-    /// How many there are at least.
+    /// The count; a lower bound where the search was cut off.
     pub count: u64,
-    /// Whether there are exactly so many.
+    /// Whether the count is exact.
     pub is_whole: bool,
 }
 

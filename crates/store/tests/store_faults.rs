@@ -61,6 +61,7 @@ fn arrived(delivery: &Delivery) -> Commit {
     let attempt = Attempt { number: 1, turn, started_at: AT, timings, ending };
     let change = DeliveryChange {
         before: StateName::Queued,
+        by_job: None,
         delivery: delivery.delivered(AT, AT),
         attempt: Some(attempt),
     };

@@ -190,7 +190,12 @@ fn damaged_counter_is_reported_with_its_table() {
         let delivery = acceptance(0).deliveries.remove(0);
         let slot = Slot::new(1, AT, ScheduleClock::starting_at(AT));
         let waiting = Delivery { state: DeliveryState::Waiting(slot), ..delivery };
-        let change = DeliveryChange { before: StateName::Queued, delivery: waiting, attempt: None };
+        let change = DeliveryChange {
+            before: StateName::Queued,
+            by_job: None,
+            delivery: waiting,
+            attempt: None,
+        };
         let commit = Commit { deliveries: vec![change], ..Commit::default() };
         let leases = store.hold_shards().await.unwrap();
         store.settle(&leases, commit).await.unwrap();

@@ -110,7 +110,7 @@ fn commit(number: u64) -> Commit {
             }
         };
         let delivery = Delivery { state, attempts: 1, last_attempt_at: Some(at), ..delivery };
-        DeliveryChange { before: StateName::Queued, delivery, attempt: Some(attempt) }
+        DeliveryChange { before: StateName::Queued, by_job: None, delivery, attempt: Some(attempt) }
     });
     Commit { deliveries: changes.collect(), ..Commit::default() }
 }

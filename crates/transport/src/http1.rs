@@ -32,7 +32,7 @@ pub(crate) struct Http1 {
 /// A request without a response.
 #[derive(Debug)]
 pub(crate) struct Unanswered {
-    /// What happened.
+    /// The fault that ended the exchange.
     pub(crate) fault: Fault,
     /// Whether the connection was closed before the first byte of a response.
     pub(crate) died_silently: bool,

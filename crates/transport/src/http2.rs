@@ -75,7 +75,7 @@ impl Http2 {
         self.peer
     }
 
-    /// Whether it accepts new requests.
+    /// Whether the connection accepts new requests.
     pub(crate) fn is_live(&self) -> bool {
         !self.retired.load(Relaxed) && self.sender.is_ready()
     }

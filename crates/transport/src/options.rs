@@ -109,7 +109,7 @@ pub struct PoolOptions {
     /// An HTTP/1.1 connection is closed after this time without a request. Common servers close
     /// after 5 s; closing earlier avoids most requests on a connection that is just being closed.
     pub idle_timeout: Duration,
-    /// The same for HTTP/2, whose servers announce that they close.
+    /// How long an idle HTTP/2 connection is kept. Its servers announce that they close.
     pub http2_idle_timeout: Duration,
     /// Connections that are being opened to one host of one tenant at the same time. A receiver
     /// drops connections beyond its accept queue (often 128), and TCP retries them only a second

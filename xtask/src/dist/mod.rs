@@ -5,6 +5,7 @@
 //! ([`trial`]); with `--clients` that system has the clients too ([`clients`]). `cargo xtask packages` is the cheap part, which CI runs ([`checks`]).
 
 mod binary;
+mod chart;
 mod checks;
 mod clients;
 mod debian;

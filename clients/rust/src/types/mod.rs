@@ -35,7 +35,7 @@ pub use event::{
 };
 pub use operation::{
     Arrivals, AuditEntry, Key, KeyCreated, Ledger, Limit, NewKey, NewReplay, NewTenant, RateLimit,
-    Replay, ReplayFilter, ReplayState, Span, Stats, Tenant, TenantChange,
+    Replay, ReplayFilter, ReplayOutcomes, ReplayState, Span, Stats, Tenant, TenantChange,
 };
 pub use policy::{
     AttemptPolicy, CircuitPolicy, DestinationRate, DestinationRecovery, EffectivePolicy,

@@ -183,6 +183,9 @@ pub struct Replay {
     pub finished_at: Option<Timestamp>,
     /// Its identifier.
     pub id: String,
+    /// What became of the deliveries that it sent. `None` if the server does not know, or is older.
+    #[serde(default)]
+    pub outcomes: Option<ReplayOutcomes>,
     /// The most in a second.
     pub per_second: Option<u32>,
     /// When it has finished: how many of `total` it did not send. They were on their way without
@@ -193,6 +196,22 @@ pub struct Replay {
     pub state: ReplayState,
     /// How many deliveries it will replay, as counted at the start.
     pub total: u64,
+}
+
+/// What became of the deliveries that a bulk replay sent; together they are as many as it sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ReplayOutcomes {
+    /// Dead.
+    pub dead: u64,
+    /// Delivered.
+    pub delivered: u64,
+    /// Attempted since, and each time it failed; they wait for their next slots.
+    pub failed: u64,
+    /// Not attempted since.
+    pub pending: u64,
+    /// Cancelled, or sent by a later bulk replay, before they were delivered or dead.
+    pub withdrawn: u64,
 }
 
 /// Where a bulk replay stands.

@@ -28,9 +28,9 @@ pub struct GivenAdmin([u8; 32]);
 pub enum Bootstrap {
     /// The operator chose it: pass this to the API's state.
     Given(GivenAdmin),
-    /// It was created just now: show it once and write it to `admin.key`.
+    /// The key was created just now: show it once and write it to `admin.key`.
     Created(Zeroizing<String>),
-    /// It exists already.
+    /// The key exists already.
     Exists,
 }
 

@@ -239,7 +239,7 @@ async fn caller(
 pub(crate) struct Identity {
     pub(crate) key_id: Arc<str>,
     pub(crate) key_name: Option<Arc<str>>,
-    /// Its tenant; `None` for an admin key.
+    /// The tenant that the key belongs to; `None` for an admin key.
     pub(crate) bound_to: Option<TenantId>,
     pub(crate) scopes: Arc<[Scope]>,
     /// When the key expires.
@@ -374,7 +374,7 @@ fn unauthorized() -> Problem {
     Problem::new(Code::Unauthorized, "no valid key: send Authorization: Bearer with a key")
 }
 
-/// What stands after `Bearer`.
+/// The key in the `Authorization` header: the text after `Bearer`.
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     let value = headers.get(AUTHORIZATION)?.as_bytes();
     let (scheme, token) = value.split_at_checked("bearer ".len())?;

@@ -34,11 +34,11 @@ pub(crate) struct BackupBody {
 #[serde(rename_all = "snake_case")]
 #[schema(as = BackupState)]
 pub(crate) enum BackupState {
-    /// It is being written.
+    /// The backup is being written.
     Running,
-    /// It is complete and on stable storage.
+    /// The backup is complete and on stable storage.
     Done,
-    /// It failed; `error` says why.
+    /// The backup failed; `error` says why.
     Failed,
 }
 
@@ -104,7 +104,7 @@ pub(crate) async fn begin(
         }
         *current = Some(view.clone());
     }
-    // It continues if the client disconnects.
+    // A task of its own: the backup continues if the client disconnects.
     drop(tokio::spawn(make(state, to)));
     Ok((StatusCode::ACCEPTED, Json(view)))
 }

@@ -187,7 +187,8 @@ async fn shown(
 ///
 /// Closes its circuit and resets its counters. The only way out of frozen. With `waiting` `drain` what
 /// waits there is sent at once, also where it was enabled already; with `dead_since` what died there since
-/// then is replayed, after what waits, and `replay` in the answer names the job.
+/// then is replayed, after what waits, and `replay` in the answer names the job: it pauses while the
+/// destination drains or any of its deliveries is due.
 #[utoipa::path(
     post, path = "/v1/destinations/{id}/enable", tag = "destinations",
     params(("id" = String, Path, description = "The destination")),

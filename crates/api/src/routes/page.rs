@@ -37,6 +37,11 @@ pub(crate) fn routes() -> axum::Router<ApiState> {
     })
 }
 
+/// Whether the page is in this binary: there is something to sign in to.
+pub fn has_page() -> bool {
+    postrider_dashboard::file("").is_some()
+}
+
 async fn index(headers: HeaderMap) -> Response {
     page(&headers)
 }

@@ -5,6 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use postrider_domain::ids::ReplayId;
+use postrider_domain::job_outcomes::JobOutcomes;
 use postrider_engine::CommandError;
 use postrider_store::{ReplayJob, ReplayState};
 
@@ -26,8 +27,9 @@ use crate::wire::replay::{DryRun, ReplayBody, ReplayView};
 /// delivery that matches and waits: each is attempted once, as soon as its turn comes, within every limit,
 /// and its slot stays. Where its destination is disabled, one is the next probe, and the others are sent
 /// when that succeeds. Deliveries of frozen destinations are skipped; where the filter names a frozen
-/// destination, the call is refused: enable it with `waiting` `drain` instead. With `dry_run` it only
-/// counts.
+/// destination, the call is refused: enable it with `waiting` `drain` instead. A replay with `per_second`
+/// for one `destination` goes after what waits there: it pauses while the destination drains or any of its
+/// deliveries is due. With `dry_run` it only counts.
 #[utoipa::path(
     post, path = "/v1/replays", tag = "replays",
     request_body = ReplayBody,
@@ -63,7 +65,8 @@ pub(crate) async fn create(
         // As it was at the start: this is the answer of that run.
         Some(job) => {
             let state = ReplayState::Running;
-            ReplayJob { state, done: 0, position: None, finished_at: None, ..job }
+            let outcomes = JobOutcomes::default();
+            ReplayJob { state, done: 0, position: None, finished_at: None, outcomes, ..job }
         }
         None => state.engine().start_replay(&caller.tenant, wish).await?,
     };
@@ -90,7 +93,7 @@ pub(crate) async fn list(
 
 /// Show a bulk replay
 ///
-/// With its progress.
+/// With its progress, and with what became of the deliveries that it sent.
 #[utoipa::path(
     get, path = "/v1/replays/{id}", tag = "replays",
     params(("id" = String, Path, description = "The replay")),

@@ -36,7 +36,8 @@ pub(crate) enum Grant {
 pub(crate) enum Access {
     /// Read everything that a portal shows.
     Read,
-    /// Read, and change subscriptions, destinations and deliveries.
+    /// Read, and change subscriptions, destinations and deliveries, never what is sent: see
+    /// [`super::Session::permits`].
     Manage,
 }
 

@@ -25,7 +25,7 @@ mod token;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, Method};
 use postrider_domain::access::Scope;
 use postrider_domain::ids::TenantId;
 use postrider_domain::time::Timestamp;
@@ -36,6 +36,7 @@ pub(crate) use cache::PassCache;
 pub(crate) use grant::{Access, Grant, LinkBody, Mode, Theme};
 
 use self::grant::SessionBody;
+use crate::audit;
 use crate::auth::{self, Identity};
 use crate::draw::Draw;
 use crate::problem::{Code, Problem};
@@ -46,6 +47,11 @@ use crate::state::ApiState;
 /// the scope `admin` are refused anyway.)
 const CLOSED_TO_PORTALS: [&str; 7] =
     ["keys", "tenants", "backup", "audit", "config", "server", "portal-links"];
+
+/// Parts of the API that a portal session reads and must not change: they decide what becomes of the
+/// events that the application sends. A customer who changes the catalogue can have them refused; one
+/// who erases them takes the application's record of what it sent.
+const READ_ONLY_TO_PORTALS: [&str; 3] = ["catalogue", "event-types", "erasures"];
 
 /// The session that a request was made with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,13 +77,19 @@ impl Session {
     }
 
     /// Refuses a call that a portal session must not make.
-    pub(crate) fn permits(&self, path: &str) -> Result<(), Problem> {
+    pub(crate) fn permits(&self, method: &Method, path: &str) -> Result<(), Problem> {
         let resource = path.strip_prefix("/v1/").unwrap_or(path).split('/').next();
-        if self.portal.is_some() && resource.is_some_and(|name| CLOSED_TO_PORTALS.contains(&name)) {
-            let detail = "this is closed to portal sessions: use a key, or sign in with one";
-            return Err(Problem::new(Code::MissingScope, detail));
-        }
-        Ok(())
+        let is_one_of = |closed: &[&str]| resource.is_some_and(|name| closed.contains(&name));
+        let detail = if self.portal.is_none() {
+            return Ok(());
+        } else if is_one_of(&CLOSED_TO_PORTALS) {
+            "this is closed to portal sessions: use a key, or sign in with one"
+        } else if audit::is_mutation(method) && is_one_of(&READ_ONLY_TO_PORTALS) {
+            "portal sessions read this and do not change it: use a key, or sign in with one"
+        } else {
+            return Ok(());
+        };
+        Err(Problem::new(Code::MissingScope, detail))
     }
 }
 
@@ -276,12 +288,20 @@ mod tests {
             expires_at: Timestamp::EPOCH,
             portal: portal.map(str::to_owned),
         };
+        let may = |portal, method, path| session(portal).permits(&method, path).is_ok();
         for path in ["/v1/keys", "/v1/keys/{id}", "/v1/audit", "/v1/portal-links/{id}"] {
-            assert!(session(Some("pl_1")).permits(path).is_err(), "{path}");
-            assert!(session(None).permits(path).is_ok(), "{path}");
+            assert!(!may(Some("pl_1"), Method::GET, path), "{path}");
+            assert!(may(None, Method::GET, path), "{path}");
+        }
+        for path in ["/v1/catalogue", "/v1/event-types/{id}", "/v1/erasures"] {
+            assert!(may(Some("pl_1"), Method::GET, path), "{path}");
+            for method in [Method::POST, Method::PATCH, Method::DELETE] {
+                assert!(!may(Some("pl_1"), method.clone(), path), "{method} {path}");
+                assert!(may(None, method.clone(), path), "{method} {path}");
+            }
         }
         for path in ["/v1/subscriptions", "/v1/session", "/v1/stream", "/v1/deliveries/{id}"] {
-            assert!(session(Some("pl_1")).permits(path).is_ok(), "{path}");
+            assert!(may(Some("pl_1"), Method::POST, path), "{path}");
         }
     }
 }

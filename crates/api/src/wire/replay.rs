@@ -1,6 +1,7 @@
 //! Bulk replay jobs.
 
 use postrider_domain::delivery::StateName;
+use postrider_domain::job_outcomes::Outcome;
 use postrider_domain::time::Timestamp;
 use postrider_engine::NewReplay;
 use postrider_store::{DeliveryFilter, ReplayJob, ReplayState};
@@ -98,10 +99,43 @@ pub(crate) struct ReplayView {
     /// When it has finished: how many of `total` it did not send. They were on their way without it, had
     /// ended or been replayed meanwhile, their subscription was deleted, or their destination is frozen.
     skipped: Option<u64>,
+    /// What became of the deliveries that it sent. `null` where an earlier version of the server sent some
+    /// of them: their outcomes are not known.
+    outcomes: Option<OutcomesView>,
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
     #[schema(value_type = Option<String>, format = DateTime)]
     finished_at: Option<Timestamp>,
+}
+
+/// What became of the deliveries that a bulk replay sent; together they are as many as it sent. The counts
+/// go on after the job has finished, and stay when the deliveries are removed.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ReplayOutcomes)]
+struct OutcomesView {
+    /// Not attempted since.
+    pending: u64,
+    /// Attempted since, and each time it failed; they wait for their next slots.
+    failed: u64,
+    /// Delivered.
+    delivered: u64,
+    /// Dead.
+    dead: u64,
+    /// Cancelled, or sent by a later bulk replay, before they were delivered or dead.
+    withdrawn: u64,
+}
+
+impl OutcomesView {
+    fn of(job: &ReplayJob) -> Option<Self> {
+        let outcomes = &job.outcomes;
+        (outcomes.sum() >= job.done).then(|| OutcomesView {
+            pending: outcomes.of(Outcome::Pending),
+            failed: outcomes.of(Outcome::Failed),
+            delivered: outcomes.of(Outcome::Delivered),
+            dead: outcomes.of(Outcome::Dead),
+            withdrawn: outcomes.of(Outcome::Withdrawn),
+        })
+    }
 }
 
 /// The state of a bulk replay.
@@ -142,6 +176,8 @@ pub(crate) struct DryRun {
 impl ReplayView {
     pub(crate) fn of(job: &ReplayJob) -> Self {
         let filter = &job.filter;
+        // What other nodes send is counted before the job knows of it.
+        let done = job.done.max(job.outcomes.sum());
         ReplayView {
             id: job.id.to_string(),
             state: match job.state {
@@ -161,9 +197,9 @@ impl ReplayView {
             },
             per_second: job.per_second,
             total: job.total,
-            done: job.done,
-            skipped: (job.state == ReplayState::Finished)
-                .then(|| job.total.saturating_sub(job.done)),
+            done,
+            skipped: (job.state == ReplayState::Finished).then(|| job.total.saturating_sub(done)),
+            outcomes: OutcomesView::of(job),
             created_at: job.created_at,
             finished_at: job.finished_at,
         }

@@ -75,6 +75,10 @@ async fn delivery_that_is_being_attempted_is_in_flight() {
     assert_eq!(api.get(&path).expect(200).await["state"], "in_flight");
     let explained = api.get(&format!("{path}/explain")).expect(200).await;
     assert_eq!(explained["summary"], "a request to the receiver is under way");
+    let replay = api.call("POST", &format!("{path}/replay"));
+    let refused = replay.refused(409, "wrong_state", None).await;
+    let detail = refused["detail"].as_str().unwrap();
+    assert!(detail.contains("in_flight") && detail.contains("wait for the outcome"), "{detail}");
     api.receiver.release.notify_one();
     api.idle().await;
     assert_eq!(api.get(&path).expect(200).await["state"], "delivered");
@@ -181,7 +185,12 @@ async fn waiting_delivery_can_be_cancelled_and_an_ended_one_replayed() {
     let api = Api::new().await;
     let delivery = api.delivery("503").await;
     let path = format!("/v1/deliveries/{}", id(&delivery));
-    api.call("POST", &format!("{path}/replay")).refused(409, "wrong_state", None).await;
+    let refused =
+        api.call("POST", &format!("{path}/replay")).refused(409, "wrong_state", None).await;
+    let detail = refused["detail"].as_str().unwrap();
+    for wanted in ["waiting", "POST /v1/deliveries/{id}/retry", "postrider deliveries retry"] {
+        assert!(detail.contains(wanted), "{detail}");
+    }
     let cancelled = api.call("POST", &format!("{path}/cancel")).expect(200).await;
     assert_eq!((&cancelled["state"], &cancelled["reason"]), (&json!("cancelled"), &json!("asked")));
     let again = api.call("POST", &format!("{path}/cancel")).refused(409, "wrong_state", None).await;

@@ -51,6 +51,35 @@ async fn admin_key_lists_the_records_of_all_tenants_with_their_tenants() {
 }
 
 #[tokio::test]
+async fn dead_letters_of_all_tenants_are_listed_with_their_tenants() {
+    let api = Api::new().await;
+    fill(&api).await;
+    // The first failure is the last one.
+    let policy = json!({"retry": {"max": 0}});
+    for (tenant, path) in [("acme", "500"), ("umbrella", "refused")] {
+        let url = format!("https://dead.{tenant}.example.com/{path}");
+        let body = json!({"url": url, "types": ["b"], "policy": policy});
+        api.post("/v1/subscriptions", body).tenant(tenant).expect(201).await;
+        let event = json!({"type": "b", "data": 1});
+        api.post("/v1/events", event).tenant(tenant).expect(202).await;
+        api.idle().await;
+    }
+    let list = api.get("/v1/deliveries?state=dead").tenant("*").expect(200).await;
+    assert_eq!(tenants(&list), ["acme", "umbrella"], "{list}");
+    for dead in list["data"].as_array().unwrap() {
+        assert_eq!((&dead["state"], &dead["type"]), (&json!("dead"), &json!("b")), "{dead}");
+        // The id names the same delivery for its own tenant, and for no other.
+        let (own, path) =
+            (dead["tenant"].as_str().unwrap(), format!("/v1/deliveries/{}", id(dead)));
+        assert_eq!(api.get(&path).tenant(own).expect(200).await["state"], "dead");
+        let other = if own == "acme" { "umbrella" } else { "acme" };
+        api.get(&path).tenant(other).refused(404, "not_found", None).await;
+    }
+    let own = api.get("/v1/deliveries?state=dead").tenant("acme").expect(200).await;
+    assert_eq!(own["data"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
 async fn failing_destinations_of_all_tenants_are_listed_by_themselves() {
     let api = Api::new().await;
     fill(&api).await;

@@ -1,13 +1,8 @@
 //! `/`, `/portal`: the web page, or how to get one
 
-use postrider_api::ApiSettings;
+use postrider_api::{ApiSettings, has_page};
 
 use crate::support::Api;
-
-/// Whether this build has the page in it.
-fn has_page() -> bool {
-    postrider_dashboard::file("").is_some()
-}
 
 #[tokio::test]
 async fn page_is_served_strictly_or_says_how_to_get_it() {

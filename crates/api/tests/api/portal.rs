@@ -106,6 +106,38 @@ async fn portal_is_closed_where_the_operator_works() {
 }
 
 #[tokio::test]
+async fn portal_reads_the_catalogue_and_erasures_and_changes_neither() {
+    let api = Api::new().await;
+    api.tenant("acme").await;
+    let kind = json!({"name": "order.paid"});
+    api.post("/v1/event-types", kind.clone()).tenant("acme").expect(201).await;
+    let made = link(&api, "acme", json!({"access": "manage"})).await;
+    let cookie = open(&api, &made).await;
+    for path in ["/v1/catalogue", "/v1/event-types", "/v1/event-types/order.paid", "/v1/erasures"] {
+        with(api.get(path), &cookie).expect(200).await;
+    }
+    for call in [
+        api.patch("/v1/catalogue", json!({"unknown_types": "refuse"})),
+        api.post("/v1/event-types", json!({"name": "order.new"})),
+        api.patch("/v1/event-types/order.paid", json!({"schema": false})),
+        api.delete("/v1/event-types/order.paid"),
+        api.post("/v1/erasures", json!({"object": "order-7"})),
+    ] {
+        let problem = with(call, &cookie).refused(403, "missing_scope", None).await;
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.starts_with("portal sessions read this"), "{problem}");
+    }
+    let types = api.get("/v1/event-types").tenant("acme").expect(200).await;
+    assert_eq!(types["data"].as_array().unwrap().len(), 1, "{types}");
+    assert_eq!(types["data"][0]["schema"], json!(null));
+    let event = json!({"type": "anything.else", "data": 1});
+    api.post("/v1/events", event).tenant("acme").expect(202).await;
+    // The application itself makes these calls with a key.
+    let key = api.key("acme", &["read", "manage"]).await;
+    api.post("/v1/erasures", json!({"object": "order-7"})).key(&key).expect(202).await;
+}
+
+#[tokio::test]
 async fn portal_finds_nothing_of_another_tenant() {
     let api = Api::new().await;
     api.tenant("acme").await;

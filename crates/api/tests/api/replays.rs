@@ -1,7 +1,7 @@
 //! `/v1/replays`
 
 use insta::assert_json_snapshot;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::{Api, id};
 
@@ -27,6 +27,8 @@ async fn a_dry_run_counts_and_a_replay_replays() {
     let path = format!("/v1/replays/{}", id(&job));
     api.until(async |api| api.get(&path).expect(200).await["state"] == "finished").await;
     api.until(async |api| api.receiver.requests.lock().unwrap().len() == 6).await;
+    let settled = |job: &Value| job["outcomes"]["pending"] == 0;
+    api.until(async |api| settled(&api.get(&path).expect(200).await)).await;
     let done = api.get(&path).expect(200).await;
     assert_json_snapshot!(done, {".id" => "[id]", ".filter.subscription" => "[id]"});
     assert_eq!(api.get("/v1/replays").expect(200).await["data"], json!([done]));
@@ -114,6 +116,11 @@ async fn what_waits_is_retried_in_bulk_and_skipped_where_it_is_frozen() {
     api.idle().await;
     let done = api.get(&path).expect(200).await;
     assert_eq!((&done["done"], &done["skipped"]), (&json!(2), &json!(0)));
+    let none = json!({"pending": 0, "failed": 0, "delivered": 0, "dead": 0, "withdrawn": 0});
+    assert_eq!(job["outcomes"], none, "at the start");
+    let mut failed = none;
+    failed["failed"] = json!(2);
+    assert_eq!(done["outcomes"], failed, "both were attempted, and wait for their slots");
     let after = api.get(&format!("/v1/deliveries/{}", id(&one))).expect(200).await;
     assert_eq!((&after["attempts"], &after["state"]), (&json!(2), &json!("waiting")));
     assert_eq!(after["next_attempt_at"], one["next_attempt_at"], "the slot stays");

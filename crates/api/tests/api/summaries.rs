@@ -29,7 +29,12 @@ async fn delivery(api: &Api, tenant: &str, path: &str, state: DeliveryState) -> 
     let delivery = id(&shown).parse().unwrap();
     let found = api.store.delivery(&tenant.parse().unwrap(), delivery).await.unwrap().unwrap();
     let before = found.state.name();
-    let change = DeliveryChange { before, delivery: Delivery { state, ..found }, attempt: None };
+    let change = DeliveryChange {
+        before,
+        by_job: None,
+        delivery: Delivery { state, ..found },
+        attempt: None,
+    };
     let leases = api.store.hold_shards().await.unwrap();
     let commit = Commit { deliveries: vec![change], ..Commit::default() };
     api.store.settle(&leases, commit).await.unwrap();

@@ -66,6 +66,10 @@ pub struct Circuit {
     /// replayed, or if a version without this field stored the circuit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovered_at: Option<Timestamp>,
+    /// The delivery that is to be the next probe, because somebody asked for it while the destination was
+    /// disabled. It is stored, so that the wish survives a restart and a change of the owner.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_probe: Option<DeliveryId>,
 }
 
 /// Failures while transitions were suspended: shown in the API, but no rule looks at them.
@@ -265,6 +269,7 @@ impl Circuit {
             down_since: None,
             replay_dead_since: None,
             recovered_at: None,
+            next_probe: None,
         }
     }
 
@@ -323,6 +328,8 @@ impl Circuit {
         suspension: Suspension,
         policy: &CircuitPolicy,
     ) -> Option<Transition> {
+        // If somebody asked for this attempt, it has been made.
+        self.next_probe = self.next_probe.filter(|next| *next != delivery);
         match verdict {
             Verdict::Success => self.succeeded(delivery, now),
             Verdict::Failure => self.failed(delivery, now, suspension, policy),
@@ -577,6 +584,11 @@ impl Circuit {
             CircuitState::Open { since, .. }
             | CircuitState::HalfOpen { since, .. }
             | CircuitState::Frozen { since, .. } => self.down_since.or(Some(*since)),
+        };
+        self.next_probe = match &to {
+            CircuitState::Open { .. } => self.next_probe,
+            CircuitState::HalfOpen { probe, .. } => self.next_probe.filter(|next| next != probe),
+            CircuitState::Closed | CircuitState::Frozen { .. } => None,
         };
         self.state = to;
         Transition { at, from, to: self.state_name(), evidence, counters: self.counters }

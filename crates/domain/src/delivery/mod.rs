@@ -15,12 +15,14 @@
 //! is attempted again. Every function here returns the changed delivery and has no other effect.
 
 use std::fmt;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::attempt::Turn;
 use crate::event::EventType;
-use crate::ids::{DeliveryId, DestinationId, EventId, SubscriptionId, TenantId};
+use crate::ids::{DeliveryId, DestinationId, EventId, ReplayId, SubscriptionId, TenantId};
+use crate::job_outcomes::ByJob;
 use crate::policy::RetryPolicy;
 use crate::retry::{self, ScheduleClock, Slot};
 use crate::time::Timestamp;
@@ -129,9 +131,9 @@ pub enum Lane {
 /// ended cannot be cancelled, and only one that waits can be retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WrongState {
-    /// Only a delivery that has ended can be replayed.
-    #[error("the delivery is still on its way: only one that has ended can be replayed")]
-    Unfinished,
+    /// Only a delivery that has ended can be replayed, and this one has not.
+    #[error("the delivery is {0}: only one that has ended can be replayed; {how}", how = instead_of_replay(*.0))]
+    Unfinished(StateName),
     /// Only an unfinished delivery can be cancelled.
     #[error("the delivery is {0} already: only one that has not ended can be cancelled")]
     Finished(StateName),
@@ -141,6 +143,18 @@ pub enum WrongState {
     /// Only a waiting delivery can be retried now, and this one has ended: it can be replayed.
     #[error("the delivery is {0} already: to send it once more, replay it")]
     ToBeReplayed(StateName),
+}
+
+/// What to do with a delivery that cannot be replayed because it has not ended.
+const fn instead_of_replay(state: StateName) -> &'static str {
+    match state {
+        StateName::Waiting => {
+            "to send it now, retry it (POST /v1/deliveries/{id}/retry, postrider deliveries retry)"
+        }
+        StateName::Queued => "its first attempt is made as soon as its turn comes",
+        StateName::InFlight => "wait for the outcome of its attempt",
+        StateName::Delivered | StateName::Dead | StateName::Cancelled => "look at it again",
+    }
 }
 
 impl Delivery {
@@ -266,7 +280,8 @@ impl Delivery {
                 _,
             ) => return self.attempted(started_at, self.state),
         };
-        let state = match next {
+        let by_job = self.by_job().map(ByJob::after_failure);
+        let state = match next.map(|slot| Slot { by_job, ..slot }) {
             Some(slot) => DeliveryState::Waiting(slot.not_before(wish, policy)),
             None => DeliveryState::Dead { at: now, reason: DeadReason::Exhausted },
         };
@@ -287,7 +302,7 @@ impl Delivery {
             | DeliveryState::Dead { .. }
             | DeliveryState::Cancelled { .. } => return self.clone(),
         };
-        let state = match next {
+        let state = match next.map(|slot| Slot { by_job: self.by_job(), ..slot }) {
             Some(slot) => DeliveryState::Waiting(slot),
             None => DeliveryState::Dead { at: now, reason: DeadReason::NotAdmitted },
         };
@@ -310,7 +325,9 @@ impl Delivery {
     /// replays never delay new deliveries. Its attempt log and its count continue.
     pub fn replayed(&self, now: Timestamp) -> Result<Delivery, WrongState> {
         match self.state {
-            DeliveryState::Queued | DeliveryState::Waiting(_) => Err(WrongState::Unfinished),
+            DeliveryState::Queued | DeliveryState::Waiting(_) => {
+                Err(WrongState::Unfinished(self.state.name()))
+            }
             DeliveryState::Delivered { .. }
             | DeliveryState::Dead { .. }
             | DeliveryState::Cancelled { .. } => {
@@ -332,6 +349,49 @@ impl Delivery {
             DeliveryState::Delivered { .. }
             | DeliveryState::Dead { .. }
             | DeliveryState::Cancelled { .. } => Err(WrongState::ToBeReplayed(self.state.name())),
+        }
+    }
+
+    /// Schedules a manual attempt now. If a slot is due already, the attempt takes its place: so the
+    /// wish is stored in any case, and is not lost if the circuit opens before the attempt.
+    pub fn asked_for_now(&self, now: Timestamp) -> Result<Delivery, WrongState> {
+        let DeliveryState::Waiting(slot) = self.state else { return self.asked_for(now) };
+        let before_slot = slot.itself().due_at.saturating_sub(Duration::from_millis(1));
+        self.asked_for(now.min(before_slot))
+    }
+
+    /// The waiting delivery, sent by this bulk job.
+    #[must_use]
+    pub fn sent_by(self, job: ReplayId) -> Delivery {
+        self.with_job(Some(ByJob::sent(job)))
+    }
+
+    /// The delivery, sent by no bulk job.
+    #[must_use]
+    pub fn without_job(self) -> Delivery {
+        self.with_job(None)
+    }
+
+    fn with_job(self, by_job: Option<ByJob>) -> Delivery {
+        let state = match self.state {
+            DeliveryState::Waiting(slot) => DeliveryState::Waiting(Slot { by_job, ..slot }),
+            DeliveryState::Queued
+            | DeliveryState::Delivered { .. }
+            | DeliveryState::Dead { .. }
+            | DeliveryState::Cancelled { .. } => self.state,
+        };
+        Delivery { state, ..self }
+    }
+
+    /// The bulk job that counts the outcome of the delivery; `None` if no job sent it, or if its
+    /// outcome is counted.
+    pub fn by_job(&self) -> Option<ByJob> {
+        match self.state {
+            DeliveryState::Waiting(slot) => slot.by_job,
+            DeliveryState::Queued
+            | DeliveryState::Delivered { .. }
+            | DeliveryState::Dead { .. }
+            | DeliveryState::Cancelled { .. } => None,
         }
     }
 

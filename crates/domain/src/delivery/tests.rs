@@ -184,9 +184,13 @@ fn a_replay_starts_a_new_schedule_and_keeps_the_count() {
 #[test]
 fn only_ended_deliveries_are_replayed_and_only_unfinished_ones_cancelled() {
     let queued = new_delivery();
-    assert_eq!(queued.replayed(START), Err(WrongState::Unfinished));
+    let refused = queued.replayed(START).unwrap_err();
+    assert_eq!(refused, WrongState::Unfinished(StateName::Queued));
+    assert!(refused.to_string().contains("its first attempt is made as soon as"), "{refused}");
     let waiting = check("fail@0", "1@84800");
-    assert_eq!(waiting.replayed(START), Err(WrongState::Unfinished));
+    let refused = waiting.replayed(START).unwrap_err();
+    assert_eq!(refused, WrongState::Unfinished(StateName::Waiting));
+    assert!(refused.to_string().contains("POST /v1/deliveries/{id}/retry"), "{refused}");
     for (steps, end, name) in [
         ("ok@0", "delivered", StateName::Delivered),
         ("cancel@0", "cancelled", StateName::Cancelled),
@@ -336,6 +340,23 @@ fn manual_attempt_after_the_slot_changes_nothing() {
     assert_eq!(waiting.asked_for(at(84_800)).unwrap(), waiting);
     let asked = waiting.asked_for(at(84_799)).unwrap();
     assert_eq!(asked.asked_for(at(84_800)).unwrap(), waiting, "its slot comes first");
+}
+
+#[test]
+fn manual_attempt_takes_the_place_of_a_slot_that_is_due() {
+    let policy = RetryPolicy::default();
+    let waiting = new_delivery().failed(Turn::First, at(0), None, at(5), &policy);
+    let asked = waiting.asked_for_now(at(90_000)).unwrap();
+    assert!(asked.is_asked_for());
+    assert_eq!((asked.turn(), asked.next_attempt_at()), (Some(Turn::Manual), Some(at(84_799))));
+    assert_eq!(asked.asked_for_now(at(91_000)).unwrap(), asked, "once");
+    // Its attempt fails, or is not admitted: the slot is spent.
+    let failed = asked.failed(Turn::Manual, at(90_000), None, at(90_001), &policy);
+    assert_eq!(failed.turn(), Some(Turn::Retry(2)));
+    assert_eq!(asked.not_admitted(at(90_000), &policy).turn(), Some(Turn::Retry(2)));
+    // Before its slot the attempt is made now.
+    assert_eq!(waiting.asked_for_now(at(7)).unwrap().next_attempt_at(), Some(at(7)));
+    assert!(new_delivery().asked_for_now(at(7)).is_err());
 }
 
 #[test]

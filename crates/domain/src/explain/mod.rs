@@ -399,20 +399,19 @@ fn next_of_waiting(facts: &Facts<'_>, slot: Slot, now: Timestamp) -> NextStep {
     match &destination.circuit.state {
         CircuitState::Closed => retry(slot.due_at),
         CircuitState::Open { probe_at, .. }
-            if slot.ahead_of.is_some() && slot.due_at > *probe_at =>
+            if destination.circuit.next_probe == Some(facts.delivery.id) =>
         {
             NextStep {
-                at: Some(slot.due_at.max(now)),
-                what:
-                    "it is attempted after the next probe, because a job asked for it; where the \
-                       probe fails, it follows its slot"
-                        .to_owned(),
+                at: Some((*probe_at).max(now)),
+                what: "it is sent to probe the destination, because somebody asked for it; a \
+                       success enables the destination again"
+                    .to_owned(),
             }
         }
         CircuitState::Open { probe_at, .. } if slot.ahead_of.is_some() => NextStep {
-            at: Some((*probe_at).max(now)),
-            what: "it is sent to probe the destination, because somebody asked for it; a success \
-                   enables the destination again"
+            at: Some(slot.due_at.max(*probe_at).max(now)),
+            what: "it is attempted after the next probe, because somebody asked for it; where the \
+                   probe fails, it follows its slot"
                 .to_owned(),
         },
         CircuitState::Open { probe_at, .. } => NextStep {

@@ -344,7 +344,12 @@ fn an_attempt_that_somebody_asked_for_is_explained() {
             "can fix_receiver",
         ],
     );
-    let told = told(&asked, Some(&disabled()), None);
-    assert!(told.contains("it is sent to probe the destination, because somebody asked for it"));
-    assert!(!told.contains("can retry"));
+    let mut next = disabled();
+    next.circuit.next_probe = Some(asked.id);
+    let of_next = told(&asked, Some(&next), None);
+    assert!(of_next.contains("it is sent to probe the destination, because somebody asked for it"));
+    assert!(!of_next.contains("can retry"));
+    // Somebody has asked for another one since, or a job asked for many.
+    let of_other = told(&asked, Some(&disabled()), None);
+    assert!(of_other.contains("it is attempted after the next probe, because somebody asked"));
 }

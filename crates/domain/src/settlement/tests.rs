@@ -8,11 +8,12 @@ use proptest::prelude::*;
 use super::*;
 use crate::attempt::{Answer, BodyEnd, Ending, Failure, FailureClass, OwnFault, OwnFaultKind};
 use crate::attempt::{RetryAfter, Timings};
-use crate::circuit::{Evidence, StateName as CircuitName};
+use crate::circuit::{Circuit, Evidence, StateName as CircuitName};
 use crate::delivery::{DeadReason, DeliveryState, StateName};
 use crate::event::{Event, RawJson};
 use crate::ids::{DeliveryId, SubscriptionId, TenantId};
 use crate::ledger::{Ledger, LedgerMove, movement};
+use crate::policy::CircuitPolicy;
 
 const START: Timestamp = Timestamp::from_unix_ms(1_763_199_000_000);
 
@@ -235,4 +236,33 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn wish_for_the_next_probe_lasts_until_it_is_attempted_or_the_circuit_closes_or_is_frozen() {
+    let policy = CircuitPolicy::default();
+    let (wished, other) = (DeliveryId::from_bytes([1; 16]), DeliveryId::from_bytes([2; 16]));
+    let left_by = |change: &dyn Fn(&mut Circuit) -> Option<Transition>| {
+        let mut circuit = Circuit::new(START);
+        for _ in 0..101 {
+            circuit.learn(other, Verdict::Failure, at(0), Suspension::Off, &policy);
+        }
+        circuit.next_probe = Some(wished);
+        change(&mut circuit);
+        circuit.next_probe
+    };
+    let learn = |id, verdict| {
+        left_by(&|circuit| circuit.learn(id, verdict, at(1), Suspension::Off, &policy))
+    };
+    let probed_by = |id| left_by(&|circuit| circuit.begin_probe(id, at(600_000)));
+    assert_eq!([learn(other, Verdict::Failure), probed_by(other)], [Some(wished); 2]);
+    let crashed = left_by(&|circuit| {
+        circuit.begin_probe(other, at(600_000));
+        circuit.recover(at(600_001), &policy)
+    });
+    assert_eq!(crashed, Some(wished), "the probe that the crash took was another one");
+    assert_eq!([learn(wished, Verdict::Failure), probed_by(wished)], [None; 2]);
+    assert_eq!(learn(other, Verdict::Success), None);
+    assert_eq!(left_by(&|circuit| circuit.enable(None, at(1))), None);
+    assert_eq!(left_by(&|circuit| circuit.freeze(None, at(1))), None);
 }

@@ -49,12 +49,17 @@ pub(crate) enum PeerRequest {
     /// Replay the given deliveries that had ended by `by`, for a job.
     ReplayEnded {
         tenant: TenantId,
+        /// An earlier version does not say which.
+        #[serde(default)]
+        job: Option<ReplayId>,
         by: Timestamp,
         deliveries: Vec<DeliveryId>,
     },
     /// Retry what waits and was not attempted since then, for a job.
     RetryWaiting {
         tenant: TenantId,
+        #[serde(default)]
+        job: Option<ReplayId>,
         since: Timestamp,
         deliveries: Vec<DeliveryId>,
     },
@@ -122,7 +127,14 @@ impl Refusal {
     fn of(error: &CommandError) -> Refusal {
         match error {
             CommandError::NotFound => Refusal::NotFound,
-            CommandError::WrongState(WrongState::Unfinished) => Refusal::Unfinished,
+            CommandError::WrongState(WrongState::Unfinished(StateName::Waiting)) => {
+                Refusal::Unfinished
+            }
+            // The message has no place for the state, which nodes of the previous version could not
+            // read; both refusals say that the delivery is attempted anyway.
+            CommandError::WrongState(WrongState::Unfinished(state)) => {
+                Refusal::OnItsWay(state.as_str().to_owned())
+            }
             CommandError::WrongState(WrongState::Finished(state)) => {
                 Refusal::Finished(state.as_str().to_owned())
             }
@@ -154,7 +166,7 @@ impl Refusal {
         };
         match self {
             Refusal::NotFound => CommandError::NotFound,
-            Refusal::Unfinished => WrongState::Unfinished.into(),
+            Refusal::Unfinished => WrongState::Unfinished(StateName::Waiting).into(),
             Refusal::Finished(name) => WrongState::Finished(state(&name)).into(),
             Refusal::OnItsWay(name) => WrongState::OnItsWay(state(&name)).into(),
             Refusal::ToBeReplayed(name) => WrongState::ToBeReplayed(state(&name)).into(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use postrider_domain::delivery::{Delivery, StateName, WrongState};
 use postrider_domain::destination::Destination;
-use postrider_domain::ids::{DeliveryId, DestinationId, Shard, TenantId};
+use postrider_domain::ids::{DeliveryId, DestinationId, ReplayId, Shard, TenantId};
 use postrider_domain::time::Timestamp;
 use postrider_store::{DeliveryFilter, ReplayJob};
 use postrider_transport::pause;
@@ -187,12 +187,12 @@ impl EngineHandle {
             PeerRequest::Retry { tenant, delivery } => {
                 self.change_here(&tenant, delivery, DeliveryCommand::Retry).await?;
             }
-            PeerRequest::ReplayEnded { tenant, by, deliveries } => {
-                let (count, moved) = self.replay_ended(&tenant, by, deliveries).await;
+            PeerRequest::ReplayEnded { tenant, job, by, deliveries } => {
+                let (count, moved) = self.replay_ended(&tenant, job, by, deliveries).await;
                 return Ok(PeerAnswer::Replayed { count, moved });
             }
-            PeerRequest::RetryWaiting { tenant, since, deliveries } => {
-                let (count, moved) = self.retry_waiting(&tenant, since, deliveries).await;
+            PeerRequest::RetryWaiting { tenant, job, since, deliveries } => {
+                let (count, moved) = self.retry_waiting(&tenant, job, since, deliveries).await;
                 return Ok(PeerAnswer::Replayed { count, moved });
             }
             PeerRequest::RunJob { tenant, id } => {
@@ -224,6 +224,7 @@ impl EngineHandle {
     async fn replay_ended(
         &self,
         tenant: &TenantId,
+        job: Option<ReplayId>,
         by: Timestamp,
         deliveries: Vec<DeliveryId>,
     ) -> (u64, Vec<DeliveryId>) {
@@ -241,7 +242,7 @@ impl EngineHandle {
                 if !found.as_ref().is_some_and(has_ended) {
                     return Ok(false);
                 }
-                match engine.change_here(&tenant, id, DeliveryCommand::Replay).await {
+                match engine.change_here(&tenant, id, DeliveryCommand::ReplayFor { job }).await {
                     Ok(_) => Ok(true),
                     Err(CommandError::Moved | CommandError::Store(_)) => Err(id),
                     Err(_) => Ok(false),
@@ -256,6 +257,7 @@ impl EngineHandle {
     async fn retry_waiting(
         &self,
         tenant: &TenantId,
+        job: Option<ReplayId>,
         since: Timestamp,
         deliveries: Vec<DeliveryId>,
     ) -> (u64, Vec<DeliveryId>) {
@@ -263,7 +265,7 @@ impl EngineHandle {
         for id in deliveries {
             let (engine, tenant) = (self.clone(), tenant.clone());
             retrying.spawn(async move {
-                let change = DeliveryCommand::RetryUnlessAttempted { since };
+                let change = DeliveryCommand::RetryUnlessAttempted { job, since };
                 match engine.change_here(&tenant, id, change).await {
                     Ok(_) => Ok(true),
                     Err(CommandError::Moved | CommandError::Store(_)) => Err(id),
@@ -277,9 +279,9 @@ impl EngineHandle {
     /// Has this node send some of a job's deliveries.
     async fn send_for(&self, job: &ReplayJob, ids: Vec<DeliveryId>) -> (u64, Vec<DeliveryId>) {
         if job.retries() {
-            self.retry_waiting(&job.tenant, job.created_at, ids).await
+            self.retry_waiting(&job.tenant, Some(job.id), job.created_at, ids).await
         } else {
-            self.replay_ended(&job.tenant, job.created_at, ids).await
+            self.replay_ended(&job.tenant, Some(job.id), job.created_at, ids).await
         }
     }
 
@@ -338,10 +340,11 @@ fn sum(results: Vec<Result<bool, DeliveryId>>) -> (u64, Vec<DeliveryId>) {
 /// What another node is asked, to have it send some of a job's deliveries.
 fn request_for(job: &ReplayJob, deliveries: Vec<DeliveryId>) -> PeerRequest {
     let (tenant, at) = (job.tenant.clone(), job.created_at);
-    if job.retries() {
-        PeerRequest::RetryWaiting { tenant, since: at, deliveries }
+    let (retries, job) = (job.retries(), Some(job.id));
+    if retries {
+        PeerRequest::RetryWaiting { tenant, job, since: at, deliveries }
     } else {
-        PeerRequest::ReplayEnded { tenant, by: at, deliveries }
+        PeerRequest::ReplayEnded { tenant, job, by: at, deliveries }
     }
 }
 

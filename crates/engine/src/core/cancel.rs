@@ -20,19 +20,18 @@ impl Core {
         reason: CancelReason,
     ) -> Option<Delivery> {
         let entry = self.table.entries.get_mut(&id)?;
-        let before = entry.delivery.state.name();
         let cancelled = entry.delivery.cancelled(reason, self.now).ok()?;
         if let Position::InFlight(flight) = &mut entry.position {
             // The attempt continues and is logged; the delivery stays cancelled.
-            entry.delivery = cancelled.clone();
+            let before = std::mem::replace(&mut entry.delivery, cancelled.clone());
             if let Some(account) = flight.account.take() {
                 let tenant = self.table.dests[entry.dest.get()].tenant;
                 *self.table.tenants[tenant].overlay.account(account) -= 1;
             }
-            self.commits.delivery(before, cancelled.clone(), None);
+            self.commits.delivery(&before, cancelled.clone(), None);
             return Some(cancelled);
         }
-        self.commits.delivery(before, cancelled.clone(), None);
+        self.commits.delivery(&entry.delivery, cancelled.clone(), None);
         let Entry { dest: ix, position, .. } = self.take_out(id)?;
         match position {
             Position::Probe | Position::Placed(Places { from: Origin::Probe, .. }) => {
@@ -61,7 +60,7 @@ impl Core {
         let cancelled = delivery.cancelled(reason, self.now).ok()?;
         let (next, oldest) = (self.inbox.next_ticket(), self.inbox.oldest_ticket());
         self.reads.seen.remember(next, slice::from_ref(delivery), oldest);
-        self.commits.delivery(delivery.state.name(), cancelled.clone(), None);
+        self.commits.delivery(delivery, cancelled.clone(), None);
         Some(cancelled)
     }
 

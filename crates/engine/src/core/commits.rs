@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use postrider_domain::attempt::Attempt;
 use postrider_domain::circuit::Transition;
-use postrider_domain::delivery::{Delivery, DeliveryState, Lane, StateName};
+use postrider_domain::delivery::{Delivery, DeliveryState, Lane};
 use postrider_domain::destination::Destination;
 use postrider_domain::ids::{DeliveryId, DestinationId, ReplayId, Shard, SubscriptionId, TenantId};
 use postrider_domain::trace::TraceContext;
@@ -189,10 +189,10 @@ impl Commits {
         }
     }
 
-    /// Adds the change of a delivery.
+    /// Adds the change of a delivery that was as `before`.
     pub(super) fn delivery(
         &mut self,
-        before: StateName,
+        before: &Delivery,
         delivery: Delivery,
         attempt: Option<Attempt>,
     ) {
@@ -211,7 +211,7 @@ impl Commits {
         }
         let batch = self.open();
         let dirty = Dirty { batch: batch.number, delivery: delivery.clone() };
-        batch.commit.deliveries.push(DeliveryChange { before, delivery, attempt });
+        batch.commit.deliveries.push(DeliveryChange::of(before, delivery, attempt));
         self.unpersisted += 1;
         self.dirty.insert(dirty.delivery.id, dirty);
     }

@@ -95,8 +95,6 @@ pub(super) struct Dest {
     pub(super) limit: AdaptiveLimit,
     pub(super) bucket: Option<TokenBucket>,
     pub(super) probe: ProbeStage,
-    /// The next probe: somebody wanted this delivery retried while the destination was disabled.
-    pub(super) next_probe: Option<DeliveryId>,
     pub(super) ramp: Option<Ramp>,
     /// The jobs for what died of an outage, until they are stored.
     pub(super) dead_replays: BTreeSet<ReplayId>,
@@ -138,7 +136,6 @@ impl Dest {
             ),
             bucket: None,
             probe: ProbeStage::None,
-            next_probe: None,
             ramp: None,
             dead_replays: BTreeSet::new(),
             shares_pace: false,

@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use postrider_domain::circuit::CircuitState;
 use postrider_domain::delivery::{Delivery, DeliveryState, StateName};
 use postrider_domain::ids::{DeliveryId, ReplayId};
+use postrider_domain::job_outcomes::JobOutcomes;
 use postrider_domain::policy::RecoveryMode;
 use postrider_store::{DeliveryFilter, ReplayJob, ReplayState};
 
@@ -38,7 +39,6 @@ impl Core {
         self.forget_ramp(ix);
         let dest = &mut self.table.dests[ix.get()];
         dest.limit = AdaptiveLimit::new(start, max);
-        dest.next_probe = None;
         if mode == RecoveryMode::Drain {
             dest.ramp =
                 Some(Ramp { size: 1, on_their_way: 0, next: VecDeque::new(), loading: false });
@@ -104,6 +104,7 @@ impl Core {
                 done: 0,
                 position: None,
                 finished_at: None,
+                outcomes: JobOutcomes::default(),
             })));
         }
         if self.table.dests[ix.get()].dead_replays.is_empty() {

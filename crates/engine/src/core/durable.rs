@@ -13,7 +13,7 @@ impl Core {
             return;
         }
         if let Some(commit) = self.commits.begin(self.shards.leases()) {
-            self.actions.push(Action::Commit(commit));
+            self.actions.push(Action::Commit(Box::new(commit)));
         }
     }
 

@@ -67,7 +67,7 @@ pub(crate) enum Action {
     /// Make an attempt and report its outcome.
     Send(Outgoing),
     /// Write this commit and report the result. The next one comes only after that.
-    Commit(Commit),
+    Commit(Box<Commit>),
     /// Read from the store and report the result.
     Load(LoadId, Load),
     /// Read the events of these deliveries, which hold in-flight capacity, and report the result.
@@ -242,10 +242,15 @@ pub(crate) struct OnDelivery {
 pub(crate) enum DeliveryCommand {
     Cancel,
     Replay,
+    /// Replay for a job; `None` for one of an earlier version on another node.
+    ReplayFor {
+        job: Option<ReplayId>,
+    },
     /// Retry now, before the slot.
     Retry,
     /// The same, for a job that was created then, unless it has been attempted since.
     RetryUnlessAttempted {
+        job: Option<ReplayId>,
         since: Timestamp,
     },
 }

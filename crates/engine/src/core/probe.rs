@@ -40,7 +40,8 @@ impl Core {
         self.table.dests[ix.get()].probe = ProbeStage::Choosing;
         let dest = &self.table.dests[ix.get()];
         let destination = dest.record.id;
-        let asked = dest.next_probe.map(|id| (dest.record.tenant.clone(), id));
+        let next = dest.record.circuit.next_probe;
+        let asked = next.map(|id| (dest.record.tenant.clone(), id));
         self.load(Load::Probe { destination, limit, asked });
     }
 
@@ -58,7 +59,7 @@ impl Core {
         }
         // Changes that are not durable yet are missing in the result, or outdated.
         let newer = self.commits.dirty_of(destination);
-        let asked = self.table.dests[ix.get()].next_probe;
+        let asked = self.table.dests[ix.get()].record.circuit.next_probe;
         let candidate = rows
             .into_iter()
             .filter(|row| !self.commits.is_dirty(row.id))
@@ -94,9 +95,7 @@ impl Core {
             self.forget_payload(entry.event.as_deref());
             return self.not_admitted(&entry.delivery, ix);
         };
-        let dest = &mut self.table.dests[ix.get()];
-        dest.probe = ProbeStage::Chosen(id);
-        dest.next_probe = dest.next_probe.filter(|asked| *asked != id);
+        self.table.dests[ix.get()].probe = ProbeStage::Chosen(id);
         self.table.entries.insert(Entry { position: Position::Probe, ..entry });
         self.circuit_changed(ix, Some(transition));
         self.arm_circuit(ix);

@@ -25,6 +25,9 @@ const FULL_PAUSE: Duration = Duration::from_millis(100);
 /// How long a job waits while its destination drains.
 const DRAIN_PAUSE: Duration = Duration::from_secs(1);
 
+/// How long a job with a rate waits while deliveries of its destination are due.
+const DUE_PAUSE: Duration = Duration::from_millis(100);
+
 /// A job with a rate replays this fraction of a second's deliveries at a time: a tenth.
 const PACE_STEP: u32 = 10;
 
@@ -107,28 +110,36 @@ impl Core {
         let ready = self.rings.ready;
         let full = ready >= self.options.in_flight_max || self.is_quiet();
         let batch = self.options.replay_batch.min(self.options.commit_changes_max).max(1);
-        let Some(job) = self.jobs.by_id.get_mut(&id) else { return };
+        let Some(job) = self.jobs.by_id.get(&id) else { return };
         if job.busy || job.job.state != ReplayState::Running {
             return;
         }
-        let drains = |id| {
-            let ix = self.table.dest_ix(id);
-            ix.is_some_and(|ix| self.table.dests[ix.get()].ramp.is_some())
-        };
-        // Waiting deliveries go before dead ones: a replay for a destination pauses while it
-        // drains.
-        let pause = match job.job.filter.destination {
-            Some(id) if !job.job.retries() && drains(id) => Some(DRAIN_PAUSE),
-            Some(_) | None => full.then_some(FULL_PAUSE),
-        };
+        let pause = self.pause_for_waiting(&job.job).or_else(|| full.then_some(FULL_PAUSE));
         if let Some(pause) = pause {
             self.alarms.set(Alarm::Replay(id), self.now.saturating_add(pause));
             return;
         }
+        let Some(job) = self.jobs.by_id.get_mut(&id) else { return };
         job.busy = true;
         let limit = job.job.per_second.map_or(batch, |pace| at_a_time(pace).min(batch));
         let load = Load::Candidates { job: Box::new(job.job.clone()), limit };
         self.load(load);
+    }
+
+    /// How long a replay for one destination waits because deliveries that wait there go first:
+    /// while it drains, and if the job has a rate also while any of its deliveries is due. Without
+    /// that, a rate that is faster than the receiver would fill the retry lane, and what falls due
+    /// later would be sent after everything that the job replays. What is due hours from now does
+    /// not hold up the job.
+    fn pause_for_waiting(&self, job: &ReplayJob) -> Option<Duration> {
+        let ix = self.table.dest_ix(job.filter.destination?)?;
+        if job.retries() {
+            None
+        } else if self.table.dests[ix.get()].ramp.is_some() {
+            Some(DRAIN_PAUSE)
+        } else {
+            (job.per_second.is_some() && self.has_due(ix)).then_some(DUE_PAUSE)
+        }
     }
 
     pub(super) fn candidates_loaded(
@@ -246,7 +257,6 @@ impl Core {
         if !job.takes(newest) {
             return false;
         }
-        let before = newest.state.name();
         let (Ok(replayed), Some(ix)) =
             (newest.replayed(self.now), self.table.dest_ix(row.destination))
         else {
@@ -255,7 +265,9 @@ impl Core {
         if !self.directory.has(row.subscription) {
             return false;
         }
-        self.commits.delivery(before, replayed.clone(), None);
+        let replayed = replayed.sent_by(job.id);
+        let newest = newest.clone();
+        self.commits.delivery(&newest, replayed.clone(), None);
         self.place(replayed, ix);
         true
     }
@@ -273,7 +285,7 @@ impl Core {
         {
             return false;
         }
-        self.ask_for(&newest, ix, Asker::Job).is_ok()
+        self.ask_for(&newest, ix, Asker::Job(Some(job.id))).is_ok()
     }
 
     /// The deliveries that a job has just replayed are durable.

@@ -1,11 +1,13 @@
 //! Commands on one delivery: cancel, replay, retry now. They are answered when the change is
 //! durable.
 
-use postrider_domain::delivery::{CancelReason, Delivery, WrongState};
+use postrider_domain::delivery::{CancelReason, Delivery, StateName, WrongState};
+use postrider_domain::ids::ReplayId;
 
 use super::asked::Asker;
 use super::messages::{DeliveryCommand, Load, OnDelivery, Parked};
 use super::state::Core;
+use super::table::Position;
 use crate::handle::CommandError;
 
 impl Core {
@@ -39,9 +41,12 @@ impl Core {
         let newest = resident.or_else(|| self.commits.dirty(id).cloned()).unwrap_or(delivery);
         match command.change {
             DeliveryCommand::Cancel => self.cancel_one(&newest, is_resident, command),
-            DeliveryCommand::Replay => self.replay_one(&newest, is_resident, command),
+            DeliveryCommand::Replay => self.replay_one(&newest, is_resident, None, command),
+            DeliveryCommand::ReplayFor { job } => {
+                self.replay_one(&newest, is_resident, job, command);
+            }
             DeliveryCommand::Retry => self.retry_one(&newest, Asker::Somebody, command),
-            DeliveryCommand::RetryUnlessAttempted { since } => {
+            DeliveryCommand::RetryUnlessAttempted { job, since } => {
                 if self.is_on_its_way(&newest)
                     || newest.last_attempt_at.is_some_and(|at| at > since)
                 {
@@ -49,7 +54,7 @@ impl Core {
                     // the job.
                     return command.refuse(WrongState::OnItsWay(newest.state.name()).into());
                 }
-                self.retry_one(&newest, Asker::Job, command);
+                self.retry_one(&newest, Asker::Job(job), command);
             }
         }
     }
@@ -87,23 +92,34 @@ impl Core {
         self.commits.answer_when_durable(asked.destination, command.reply, asked);
     }
 
-    fn replay_one(&mut self, delivery: &Delivery, is_resident: bool, command: OnDelivery) {
+    /// Replays a delivery, for a job or by hand.
+    fn replay_one(
+        &mut self,
+        delivery: &Delivery,
+        is_resident: bool,
+        job: Option<ReplayId>,
+        command: OnDelivery,
+    ) {
         let replayed = if is_resident {
-            Err(WrongState::Unfinished.into())
+            let position = self.table.entries.get(&delivery.id).map(|entry| entry.position);
+            let is_in_flight = matches!(position, Some(Position::InFlight(_)));
+            let state = if is_in_flight { StateName::InFlight } else { delivery.state.name() };
+            Err(WrongState::Unfinished(state).into())
         } else if !self.directory.has(delivery.subscription) {
             Err(CommandError::SubscriptionGone)
         } else {
             delivery.replayed(self.now).map_err(CommandError::from)
         };
-        let replayed = match replayed {
-            Ok(replayed) => replayed,
-            Err(error) => return command.refuse(error),
+        let replayed = match (replayed, job) {
+            (Ok(replayed), Some(job)) => replayed.sent_by(job),
+            (Ok(replayed), None) => replayed,
+            (Err(error), _) => return command.refuse(error),
         };
         let Some(ix) = self.table.dest_ix(delivery.destination) else {
             let (tenant, destination) = (&delivery.tenant, delivery.destination);
             return self.park_command(tenant, destination, Parked::OnDelivery(command));
         };
-        self.commits.delivery(delivery.state.name(), replayed.clone(), None);
+        self.commits.delivery(delivery, replayed.clone(), None);
         self.place(replayed.clone(), ix);
         self.commits.answer_when_durable(replayed.destination, command.reply, replayed);
     }

@@ -99,11 +99,8 @@ impl Core {
         if dest.probe == ProbeStage::Chosen(entry.delivery.id) {
             dest.probe = ProbeStage::None;
         }
-        // The requested retry has been made.
-        dest.next_probe = dest.next_probe.filter(|asked| *asked != entry.delivery.id);
         self.tell(&settled.delivery, &settled.attempt, settled.warning, ix);
-        let before = entry.delivery.state.name();
-        self.commits.delivery(before, settled.delivery.clone(), Some(settled.attempt));
+        self.commits.delivery(&entry.delivery, settled.delivery.clone(), Some(settled.attempt));
         if let Some(context) = entry.event.as_ref().and_then(|loaded| loaded.event.trace) {
             self.commits.trace(settled.delivery.id, context);
         }

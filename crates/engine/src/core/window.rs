@@ -17,6 +17,9 @@ use super::messages::Load;
 use super::state::Core;
 use super::table::{Entry, Position};
 
+/// Sorts before every other delivery with the same due time.
+const FIRST_ID: DeliveryId = DeliveryId::from_bytes([0; 16]);
+
 /// The waiting deliveries in memory.
 #[derive(Debug, Default)]
 pub(super) struct Window {
@@ -119,6 +122,14 @@ impl Core {
             self.window.times.pop_first();
             self.enqueue_due(id);
         }
+    }
+
+    /// Whether deliveries of a destination are due and not sent yet, in memory or in the store; also
+    /// if what is due has not been read from the store yet.
+    pub(super) fn has_due(&self, ix: DestIx) -> bool {
+        let retry = &self.table.dests[ix.get()].retry;
+        let is_read = self.window.covers(self.now, FIRST_ID);
+        retry.len > 0 || retry.spilled || retry.loading || retry.starved || !is_read
     }
 
     /// How many waiting deliveries may be in memory ahead of their time: half of the room. The

@@ -62,6 +62,7 @@ async fn waiting_deliveries_are_sent_once_and_before_their_slots() {
     assert_eq!(world.count(StateName::Delivered).await, 300);
     let ended = job(&world, &started).await;
     assert_eq!((ended.done, ended.state), (300, ReplayState::Finished));
+    assert_eq!(ended.outcomes.0, [0, 0, 300, 0, 0], "all were delivered");
     world.check_ledger().await;
 }
 
@@ -78,7 +79,8 @@ async fn delivery_that_fails_again_keeps_its_slot_and_is_not_sent_twice() {
         assert_eq!(after.next_attempt_at(), before.next_attempt_at(), "the slot stays");
         assert_eq!(world.attempts(after.id).await[1].turn, Turn::Manual);
     }
-    assert_eq!(job(&world, &started).await.done, 5);
+    let ended = job(&world, &started).await;
+    assert_eq!((ended.done, ended.outcomes.0), (5, [0, 5, 0, 0, 0]), "all failed and wait");
     world.check_ledger().await;
 }
 
@@ -86,13 +88,16 @@ async fn delivery_that_fails_again_keeps_its_slot_and_is_not_sent_twice() {
 async fn a_job_that_is_repeated_takes_what_still_waits() {
     let world = with_waiting(5).await;
     world.script.set(URL, crate::world::FAIL);
-    world.engine.start_replay(&tenant(), waiting(None)).await.unwrap();
+    let first = world.engine.start_replay(&tenant(), waiting(None)).await.unwrap();
     world.pass(ms(1_000)).await;
     world.script.set(URL, OK);
     let again = world.engine.start_replay(&tenant(), waiting(None)).await.unwrap();
     world.pass(ms(1_000)).await;
     assert_eq!(world.count(StateName::Delivered).await, 5);
-    assert_eq!((again.total, job(&world, &again).await.done), (5, 5));
+    let ended = job(&world, &again).await;
+    assert_eq!((again.total, ended.done, ended.outcomes.0), (5, 5, [0, 0, 5, 0, 0]));
+    let outcomes = job(&world, &first).await.outcomes;
+    assert_eq!(outcomes.0, [0, 0, 0, 0, 5], "the later job sent them");
 }
 
 #[tokio::test(start_paused = true)]

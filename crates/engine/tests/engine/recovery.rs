@@ -1,21 +1,23 @@
 //! A destination is back: what waits is drained where somebody asks for it, and what died of the outage
 //! is replayed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 
 use postrider_domain::circuit::Circuit;
 use postrider_domain::delivery::StateName;
 use postrider_domain::ids::DestinationId;
 use postrider_domain::policy::{DeadRecovery, Policy, RecoveryMode, RetryPolicy};
+use postrider_domain::subscription::RateLimit;
 use postrider_domain::time::Timestamp;
-use postrider_engine::{Enabling, NewReplay, Options};
+use postrider_engine::{CommandError, Enabling, NewReplay, Options, Quota};
 use postrider_store::{
     Commit, DestinationChange, PageRequest, ReplayJob, ReplayState, Replays, Work as _,
 };
 use postrider_store_testing::memory::Fault;
 
 use crate::nothing_lost::slow_store;
-use crate::world::{HOUR, MINUTE, OK, START, TEN_MINUTES, World, ms, tenant};
+use crate::world::{FAIL, HOUR, MINUTE, OK, START, TEN_MINUTES, World, ms, tenant};
 
 const URL: &str = "https://hooks.example.com/in";
 
@@ -145,6 +147,43 @@ async fn enabling_replays_what_died_since_a_time_after_what_waits() {
     world.check_ledger().await;
 }
 
+/// The receiver takes ten a second, and what died would be replayed at a hundred a second.
+#[tokio::test(start_paused = true)]
+async fn what_falls_due_goes_before_what_died_and_what_is_due_later_does_not_hold_it_up() {
+    for by_policy in [true, false] {
+        let policy = if by_policy { replaying() } else { quick() };
+        let mut world = World::with(policy, Options::default()).await;
+        let mut record = world.wish(URL);
+        record.subscription.rate_limit = RateLimit::per_second(10.0).ok();
+        world.put(record).await;
+        world.fail(URL, 200).await;
+        world.pass(MINUTE * 8).await;
+        assert_eq!((world.state(URL).await, world.count(StateName::Dead).await), ("disabled", 200));
+        // Their slots are 84.8 seconds from now.
+        let sent = world.send_many(5).await;
+        world.pass(ms(79_800)).await;
+        let mut waiting = HashSet::new();
+        for one in &sent {
+            waiting.insert(world.delivery(one).await.id);
+        }
+        world.script.set(URL, OK);
+        world.script.forget();
+        let wish = Enabling { dead_since: (!by_policy).then_some(START), ..Enabling::default() };
+        world.engine.enable_and_send(&tenant(), destination(), wish).await.unwrap();
+        world.pass(ms(4_500)).await;
+        let early = world.script.sent().len();
+        assert!((40..=50).contains(&early), "{early} dead ones before the slots");
+        world.pass(ms(2_500)).await;
+        let sent = world.script.sent();
+        let due = sent.iter().filter(|one| waiting.contains(&one.delivery));
+        assert_eq!(due.count(), 5, "within two seconds of their slots");
+        world.pass(MINUTE).await;
+        assert_eq!(each_once(&world), 205);
+        assert_eq!(world.count(StateName::Delivered).await, 205);
+        world.check_ledger().await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_died_is_kept_unless_the_policy_replays_it() {
     let world = disabled(quick(), 20).await;
@@ -237,6 +276,8 @@ async fn the_replay_of_the_dead_survives_restarts_and_sends_each_once() {
     world.pass(MINUTE).await;
     assert_eq!(each_once(&world), 200);
     assert_eq!(world.count(StateName::Delivered).await, 200);
+    let outcomes: Vec<_> = jobs(&world).await.into_iter().map(|job| job.outcomes.0).collect();
+    assert_eq!(outcomes, [[0, 0, 200, 0, 0]]);
     world.check_ledger().await;
 }
 
@@ -349,55 +390,94 @@ async fn a_crash_before_the_outage_is_forgotten_leads_to_no_second_job() {
     world.check_ledger().await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn downtime_after_the_recovery_does_not_make_the_dead_too_old() {
+const OTHER: &str = "https://hooks.example.com/other";
+
+/// Two destinations with 20 dead deliveries each, both frozen, under limits of one job. What died is
+/// replayed at so many a second.
+async fn two_frozen(dead_per_second: u32, max_age: Duration) -> World {
     let mut policy = dying_at_once();
-    policy.recovery.dead_max_age = HOUR;
+    policy.recovery.dead_max_age = max_age;
+    policy.recovery.dead_per_second = dead_per_second;
     let mut options = Options::default();
     options.quotas.tenant_replays_running = 1;
     let mut world = World::with(policy, options).await;
-    world.subscribe(URL).await;
-    world.fail(URL, 20).await;
-    world.engine.freeze(&tenant(), destination(), None).await.unwrap();
-    world.pass(MINUTE * 50).await;
-    // The quota of running replays is full, so the job is stored only after the downtime.
-    let other = NewReplay { per_second: Some(1), ..NewReplay::default() };
-    let other = world.engine.start_replay(&tenant(), other).await.unwrap();
-    world.engine.pause_replay(&tenant(), other.id).await.unwrap();
-    world.engine.resume_replay(&tenant(), other.id).await.unwrap();
-    world.script.set(URL, OK);
+    for url in [URL, OTHER] {
+        world.subscribe(url).await;
+        world.script.set(url, FAIL);
+    }
+    world.send_many(20).await;
+    for _ in 0..20 {
+        world.run_ready_tasks().await;
+    }
+    assert_eq!(world.count(StateName::Dead).await, 40);
+    for url in [URL, OTHER] {
+        let id = DestinationId::of(&tenant(), url);
+        world.engine.freeze(&tenant(), id, None).await.unwrap();
+        world.script.set(url, OK);
+    }
     world.script.forget();
-    world.engine.enable(&tenant(), destination(), None).await.unwrap();
+    world
+}
+
+async fn enable(world: &World, url: &str) {
+    let id = DestinationId::of(&tenant(), url);
+    world.engine.enable(&tenant(), id, None).await.unwrap();
+    world.pass(ms(500)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn downtime_after_the_recovery_does_not_make_the_dead_too_old() {
+    let mut world = two_frozen(1, HOUR).await;
+    world.pass(MINUTE * 50).await;
+    enable(&world, OTHER).await;
+    // The job of the other destination runs, so this one is stored only after the downtime.
+    enable(&world, URL).await;
+    assert_eq!(jobs(&world).await.len(), 1);
     world.crash_for(MINUTE * 30).await;
-    world.engine.cancel_replay(&tenant(), other.id).await.unwrap();
     world.pass(MINUTE).await;
     assert_eq!(world.count(StateName::Dead).await, 0);
     world.check_ledger().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tenant_with_too_many_replays_has_its_dead_replayed_later() {
-    let mut options = Options::default();
-    options.quotas.tenant_replays_running = 1;
-    let mut world = World::with(replaying(), options).await;
-    world.subscribe(URL).await;
-    world.fail(URL, 20).await;
-    world.pass(MINUTE * 6).await;
-    let slow = postrider_engine::NewReplay { per_second: Some(1), ..Default::default() };
-    let slow = world.engine.start_replay(&tenant(), slow).await.unwrap();
-    world.engine.pause_replay(&tenant(), slow.id).await.unwrap();
-    world.engine.resume_replay(&tenant(), slow.id).await.unwrap();
-    world.script.set(URL, OK);
-    world.script.forget();
-    world.engine.enable(&tenant(), destination(), None).await.unwrap();
-    world.pass(ms(2_000)).await;
+async fn outages_of_many_destinations_are_replayed_one_after_the_other_within_the_limit() {
+    let world = two_frozen(2, HOUR).await;
+    enable(&world, OTHER).await;
+    enable(&world, URL).await;
     assert_eq!(jobs(&world).await.len(), 1, "no place for another one");
     assert!(world.destination(URL).await.circuit.replay_dead_since.is_some());
-    world.engine.cancel_replay(&tenant(), slow.id).await.unwrap();
     world.pass(MINUTE).await;
-    assert_eq!(jobs(&world).await.len(), 2);
-    assert_eq!(world.count(StateName::Dead).await, 0);
+    assert_eq!((jobs(&world).await.len(), world.count(StateName::Dead).await), (2, 0));
+    assert_eq!(each_once(&world), 40);
+    assert_eq!(world.destination(URL).await.circuit.replay_dead_since, None);
     world.check_ledger().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn replays_of_outages_leave_people_their_own_limit() {
+    let world = two_frozen(1, HOUR).await;
+    enable(&world, OTHER).await;
+    let by_itself = jobs(&world).await.remove(0);
+    assert!(by_itself.is_of_outage());
+    let used = async || {
+        let all = world.engine.quota_use(&tenant()).await.unwrap();
+        all.iter().find(|one| one.quota == Quota::TenantReplaysRunning).unwrap().used
+    };
+    assert_eq!(used().await, 0, "it is not one that somebody asked for");
+    let slow = || NewReplay { per_second: Some(1), ..NewReplay::default() };
+    let own = world.engine.start_replay(&tenant(), slow()).await.unwrap();
+    assert_eq!((own.is_of_outage(), used().await), (false, 1));
+    // Each kind has its own limit, also for those that are resumed.
+    let refused = world.engine.start_replay(&tenant(), slow()).await;
+    assert!(matches!(refused, Err(CommandError::Quota(_))), "{refused:?}");
+    world.engine.pause_replay(&tenant(), by_itself.id).await.unwrap();
+    world.engine.resume_replay(&tenant(), by_itself.id).await.unwrap();
+    world.engine.pause_replay(&tenant(), own.id).await.unwrap();
+    let wish = Enabling { dead_since: Some(START), ..Enabling::default() };
+    let (_, job) = world.engine.enable_and_send(&tenant(), destination(), wish).await.unwrap();
+    assert!(job.is_some_and(|job| !job.is_of_outage()));
+    let refused = world.engine.resume_replay(&tenant(), own.id).await;
+    assert!(matches!(refused, Err(CommandError::Quota(_))), "{refused:?}");
 }
 
 /// With so few attempts the share of failures never disables it, so no outage begins or ends.

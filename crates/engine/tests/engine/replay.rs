@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use postrider_domain::delivery::StateName;
-use postrider_domain::ids::DestinationId;
+use postrider_domain::ids::{DestinationId, ReplayId};
+use postrider_domain::job_outcomes::Outcome;
 use postrider_domain::policy::{Policy, RetryPolicy};
 use postrider_engine::{CommandError, NewReplay, Options};
 use postrider_store::{DeliveryFilter, ReplayState, Replays};
@@ -158,6 +159,60 @@ async fn a_job_survives_restarts_and_sends_each_once() {
     assert_eq!(each_once(&world), 300);
     let job = world.store.replay(&tenant(), job.id).await.unwrap().unwrap();
     assert_eq!((job.done, job.state), (300, ReplayState::Finished));
+    world.check_ledger().await;
+}
+
+/// Checks what a job says of its deliveries against the deliveries themselves; returns the counts:
+/// pending, failed, delivered, dead, withdrawn.
+async fn check_outcomes(world: &World, job: ReplayId) -> [u64; 5] {
+    let stored = world.store.replay(&tenant(), job).await.unwrap().unwrap();
+    let marks = world.deliveries().await.into_iter().filter_map(|delivery| delivery.by_job());
+    let (mut pending, mut failed) = (0, 0);
+    for mark in marks.filter(|mark| mark.job == job) {
+        *(if mark.has_failed { &mut failed } else { &mut pending }) += 1;
+    }
+    let outcomes = stored.outcomes;
+    assert_eq!(outcomes.sum(), stored.done, "{outcomes:?}");
+    let found = (outcomes.of(Outcome::Pending), outcomes.of(Outcome::Failed));
+    assert_eq!(found, (pending, failed), "{outcomes:?}");
+    outcomes.0
+}
+
+#[tokio::test(start_paused = true)]
+async fn outcomes_of_a_job_add_up_wherever_the_process_ends() {
+    let mut world = with_dead(120).await;
+    world.script.set(URL, FAIL);
+    let job = world.engine.start_replay(&tenant(), all(Some(100))).await.unwrap().id;
+    for n in 0..8 {
+        world.pass(ms(90 + n * 23)).await;
+        check_outcomes(&world, job).await;
+        world.crash().await;
+        check_outcomes(&world, job).await;
+    }
+    world.pass(ms(5_000)).await;
+    assert_eq!(check_outcomes(&world, job).await, [0, 120, 0, 0, 0], "all wait for their retry");
+    let one = world.deliveries().await.remove(0);
+    world.engine.cancel(&tenant(), one.id).await.unwrap();
+    world.script.set(URL, OK);
+    while world.count(StateName::Delivered).await < 30 {
+        world.pass(ms(100)).await;
+        check_outcomes(&world, job).await;
+    }
+    world.script.set(URL, FAIL);
+    world.crash().await;
+    world.pass(MINUTE * 2).await;
+    let [pending, failed, delivered, dead, withdrawn] = check_outcomes(&world, job).await;
+    assert_eq!((pending, failed, withdrawn), (0, 0, 1));
+    let count = |n: usize| u64::try_from(n).unwrap();
+    assert_eq!(delivered, count(world.count(StateName::Delivered).await));
+    assert_eq!(dead, count(world.count(StateName::Dead).await));
+    assert!(delivered >= 30 && dead > 0, "{delivered} delivered, {dead} dead");
+    // What has ended is counted: another job changes nothing of it.
+    world.script.set(URL, OK);
+    let next = world.engine.start_replay(&tenant(), all(None)).await.unwrap().id;
+    world.pass(MINUTE).await;
+    assert_eq!(check_outcomes(&world, job).await, [0, 0, delivered, dead, 1]);
+    assert_eq!(check_outcomes(&world, next).await, [0, 0, dead, 0, 0]);
     world.check_ledger().await;
 }
 

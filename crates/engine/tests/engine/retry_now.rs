@@ -100,6 +100,76 @@ async fn at_a_disabled_destination_it_is_the_next_probe() {
     world.check_ledger().await;
 }
 
+/// Of two that were requested, the one that was requested last.
+#[tokio::test(start_paused = true)]
+async fn it_is_the_next_probe_also_after_a_restart() {
+    // The second process begins before the probe is due, and the third after that.
+    for downtime in [ms(0), MINUTE * 30] {
+        let mut world = with_disabled().await;
+        let mut all = world.deliveries().await;
+        all.sort_by_key(postrider_domain::delivery::Delivery::probe_rank);
+        let [.., before, last] = &all[..] else { panic!("none waits") };
+        world.engine.retry(&tenant(), before.id).await.unwrap();
+        world.engine.retry(&tenant(), last.id).await.unwrap();
+        world.crash_for(downtime).await;
+        world.script.set(URL, OK);
+        world.pass(MINUTE * 11).await;
+        assert_eq!(world.script.sent()[0].delivery, last.id, "after {downtime:?}");
+        assert_eq!(world.attempts(last.id).await[1].turn, Turn::Probe);
+        assert_eq!(world.destination(URL).await.circuit.next_probe, None);
+        world.check_ledger().await;
+    }
+}
+
+/// A destination that takes one at a time, with one delivery in flight and others that are due.
+async fn with_many_due(mood: Mood) -> World {
+    let options = Options { destination_in_flight_max: 1, ..Options::default() };
+    let mut policy = Policy::default();
+    policy.circuit.disable_grace = 10;
+    let mut world = World::with(policy, options).await;
+    world.subscribe(URL).await;
+    world.fail(URL, 10).await;
+    world.script.set(URL, mood);
+    world.pass(ms(84_900)).await;
+    assert_eq!((world.script.in_flight(), world.state(URL).await), (1, "enabled"));
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn wish_for_a_delivery_that_is_due_already_survives_the_disabling_of_its_destination() {
+    let world = with_many_due(Mood::Hangs).await;
+    let waiting = world.deliveries().await;
+    let last = waiting.iter().filter(|one| one.attempts == 1).max_by_key(|one| one.id).unwrap();
+    let in_flight = waiting.iter().min_by_key(|one| one.id).unwrap();
+    assert_ne!(in_flight.id, last.id);
+    let asked = world.engine.retry(&tenant(), last.id).await.unwrap();
+    assert!(asked.is_asked_for(), "{asked:?}");
+    assert_eq!(slot(&asked), 1, "its slot stays");
+    // The eleventh failure disables the destination. All others are turned away.
+    world.pass(ms(6_000)).await;
+    assert_eq!(world.state(URL).await, "disabled");
+    world.script.forget();
+    world.script.set(URL, OK);
+    world.pass(MINUTE * 10).await;
+    assert_eq!(world.script.sent()[0].delivery, last.id, "it is the next probe");
+    world.check_ledger().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn delivery_that_is_due_already_is_attempted_once_when_it_is_requested() {
+    let world = with_many_due(Mood::Answers(200, ms(3_000))).await;
+    let waiting = world.deliveries().await;
+    let last = waiting.iter().filter(|one| one.attempts == 1).max_by_key(|one| one.id).unwrap();
+    for _ in 0..3 {
+        world.engine.retry(&tenant(), last.id).await.unwrap();
+    }
+    world.script.set(URL, OK);
+    world.pass(ms(6_000)).await;
+    assert_eq!(world.attempts(last.id).await.len(), 2, "once, in the place of its slot");
+    assert_eq!(world.count(StateName::Delivered).await, 10);
+    world.check_ledger().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn at_a_frozen_destination_it_is_refused() {
     let (world, waiting) = with_one_waiting().await;

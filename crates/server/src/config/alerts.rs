@@ -18,7 +18,7 @@ use super::value::{Raw, Value};
 const TARGETS_MAX: usize = 16;
 /// Addresses of one e-mail, and tenants of one target.
 const ENTRIES_MAX: usize = 50;
-/// What hides a secret.
+/// Shown in place of a secret.
 const MASK: &str = "***";
 
 /// The settings of alerts.
@@ -56,12 +56,12 @@ pub(crate) struct SmtpSettings {
 /// How the connection to the mail server is encrypted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum SmtpTls {
-    /// It begins in the clear and must switch to TLS.
+    /// The connection begins in the clear and must switch to TLS.
     #[default]
     StartTls,
-    /// It begins with TLS.
+    /// The connection begins with TLS.
     Tls,
-    /// It is not.
+    /// The connection is not encrypted.
     Off,
 }
 
@@ -84,7 +84,7 @@ pub(crate) enum SendTo {
     Webhook { url: Url, secret: SigningSecret },
     /// A URL that takes what Slack's incoming webhooks take. The URL is the secret.
     Slack { url: Url },
-    /// These addresses.
+    /// E-mail to these addresses.
     Email { to: Vec<Address> },
 }
 

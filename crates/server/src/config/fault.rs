@@ -9,7 +9,7 @@ use super::value::Raw;
 /// Where a value comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// It is not set.
+    /// The setting is not set: its default holds.
     Default,
     /// A line of the configuration file.
     File {

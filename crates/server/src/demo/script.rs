@@ -69,7 +69,7 @@ pub(super) struct Cue {
     pub(super) mood: Mood,
 }
 
-/// What the plot does at this moment.
+/// The cues that the script gives at this moment.
 pub(super) fn cues(scene: &Scene) -> Vec<Cue> {
     let scaled = |time: Duration| time * WRITTEN_FOR / scene.time_scale().max(1);
     let rows = scene.rows().iter().enumerate();
@@ -124,7 +124,7 @@ mod tests {
         super::super::receivers::CAST.iter().position(|role| role.name == name).unwrap()
     }
 
-    /// What the plot does with one receiver.
+    /// The mood that the script gives to one receiver now, if it changes.
     fn cue_of(scene: &Scene, row: usize) -> Option<Mood> {
         cues(scene).into_iter().find(|cue| cue.row == row).map(|cue| cue.mood)
     }

@@ -35,8 +35,16 @@ pub(super) struct Started<'a> {
     pub(super) address: SocketAddr,
     /// Whether somebody reads what is printed.
     pub(super) is_terminal: bool,
+    /// Whether the dashboard is in this binary.
+    pub(super) has_page: bool,
     /// The link that signs in, once.
     pub(super) link: Option<&'a str>,
+}
+
+/// Whether a link to sign in is printed: for somebody who reads it, and if there is a page that it
+/// signs in to.
+pub(super) fn prints_link(is_terminal: bool, is_dev: bool, has_page: bool) -> bool {
+    has_page && (is_terminal || is_dev)
 }
 
 /// The link that a token belongs to. The token is in the fragment, which a browser does not send, so that it is in
@@ -67,7 +75,7 @@ pub(super) fn print(
     key: &AdminKey<'_>,
     config: &Config,
 ) -> io::Result<()> {
-    let Started { address, is_terminal, link } = *started;
+    let Started { address, is_terminal, has_page, link } = *started;
     if output.json || !is_terminal {
         match key {
             AdminKey::Created { path, is_written: true, .. } => {
@@ -96,9 +104,13 @@ pub(super) fn print(
             format!("no longer in {}; if it is lost: postrider keys reset-admin", path.display())
         }
     };
-    let shown_link = link.map_or_else(String::new, |link| {
-        format!("  sign in    {}  (once, within ten minutes)\n", bold(link))
-    });
+    let shown_link = match link {
+        Some(link) => format!("  sign in    {}  (once, within ten minutes)\n", bold(link)),
+        None if has_page => String::new(),
+        None => {
+            "  dashboard  not in this binary: `cargo xtask serve` builds one with it\n".to_owned()
+        }
+    };
     let next: Vec<_> = next(address, config).iter().map(|line| format!("    {line}")).collect();
     line(&format!(
         "\n  {} {}\n\n  API        {}\n  admin key  {shown_key}\n{shown_link}\n  Try next, in another \
@@ -157,6 +169,22 @@ mod tests {
         assert_eq!(of("192.0.2.1:443", &config), "https://192.0.2.1:443/#/signin?token=pt_x");
         config.api.public_url = Some("https://hooks.example.com".parse().unwrap());
         assert_eq!(of("0.0.0.0:80", &config), "https://hooks.example.com/#/signin?token=pt_x");
+    }
+
+    #[test]
+    fn link_is_printed_only_for_a_reader_and_with_a_page() {
+        for (is_terminal, is_dev, has_page, expected) in [
+            (true, false, true, true),
+            (false, true, true, true),
+            (false, false, true, false),
+            (true, true, false, false),
+        ] {
+            assert_eq!(
+                prints_link(is_terminal, is_dev, has_page),
+                expected,
+                "{is_terminal} {is_dev} {has_page}"
+            );
+        }
     }
 
     #[test]

@@ -126,10 +126,16 @@ impl Server {
         let (server, first) = Server::open(loaded, log).await?;
         let is_terminal = std::io::stdout().is_terminal();
         let config = &server.loaded.config;
-        let link = if is_terminal || config.dev { server.sign_in().link().await } else { None };
+        let has_page = postrider_api::has_page();
+        let link = if banner::prints_link(is_terminal, config.dev, has_page) {
+            server.sign_in().link().await
+        } else {
+            None
+        };
         let started = Started {
             address: server.address,
             is_terminal,
+            has_page,
             link: link.as_deref().map(String::as_str),
         };
         announce(config, &first, &started, output)?;

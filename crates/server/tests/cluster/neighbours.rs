@@ -151,6 +151,9 @@ fn command_sent_to_any_node_is_executed_by_the_owner() {
         (ledger["delivered"] == 12).then_some(ledger)
     });
     assert_eq!((&ledger["accepted"], &ledger["cancelled"]), (&json!(12), &json!(0)));
+    let outcomes = &a.get(&path)["outcomes"];
+    let all = json!({"pending": 0, "failed": 0, "delivered": 6, "dead": 0, "withdrawn": 0});
+    assert_eq!(*outcomes, all, "each node counted its own");
     assert!(receiver.good().values().all(|times| *times == 1), "each is sent once");
     println!(
         "cluster, commands: 6 destinations of 2 nodes frozen, enabled, cancelled and replayed"

@@ -32,6 +32,28 @@ pub enum State {
     Frozen,
 }
 
+impl State {
+    /// Whether a wish for this delivery as the next probe is still to come true.
+    pub(super) fn keeps_wish(self, asked: DeliveryId) -> bool {
+        match self {
+            State::Open { .. } => true,
+            State::HalfOpen { probe, .. } => probe != asked,
+            State::Closed | State::Frozen => false,
+        }
+    }
+}
+
+/// The name of a state in the trace.
+pub(super) fn to_text(state: postrider_domain::circuit::StateName) -> &'static str {
+    use postrider_domain::circuit::StateName;
+    match state {
+        StateName::Closed => "circuit closed",
+        StateName::Open => "circuit open",
+        StateName::HalfOpen => "circuit half-open",
+        StateName::Frozen => "circuit frozen",
+    }
+}
+
 /// A modelled circuit.
 #[derive(Debug, Clone)]
 pub struct Model {

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use postrider_domain::delivery::StateName;
 use postrider_domain::ids::{DeliveryId, DestinationId, ReplayId};
-use postrider_store::{Commit, ReplayJob};
+use postrider_store::{Commit, DeliveryChange, ReplayJob};
 
 use super::{Dest, Oracle, Stand};
 use crate::coverage::Cover;
@@ -19,6 +19,8 @@ const BY_ITSELF_PER_SECOND: u32 = 100;
 pub(super) struct Sent {
     deliveries: BTreeSet<DeliveryId>,
     done: u64,
+    /// How many of them were delivered, are dead, and were cancelled or sent by a later job.
+    ended: [u64; 3],
     /// When it sent, in the last second, one time for each delivery.
     recent: VecDeque<i64>,
 }
@@ -84,8 +86,52 @@ impl Oracle {
             self.coverage.hit(Cover::DeadReplayed);
             found.extend(self.wrong_by_itself(job, commit));
         }
+        if let Some(destination) = job.filter.destination
+            && !is_retry
+            && job.per_second.is_some()
+            && !commit.deliveries.is_empty()
+            && !self.is_disturbed()
+            && let Some(id) = self.overdue_at(destination)
+        {
+            found.push((Some(id), "due, and a job replays what has ended before it".to_owned()));
+        }
         for (delivery, what) in found {
             self.violate(what, delivery, job.filter.destination);
+        }
+    }
+
+    /// Records whose delivery this is, and how it ended. `job` is the one whose commit has the change.
+    pub(super) fn outcome_settled(&mut self, change: &DeliveryChange, job: Option<ReplayId>) {
+        let id = change.delivery.id;
+        let (job, kind) = match change.delivery.state.name() {
+            StateName::Delivered => (self.sent_by.remove(&id), 0),
+            StateName::Dead => (self.sent_by.remove(&id), 1),
+            StateName::Cancelled => (self.sent_by.remove(&id), 2),
+            StateName::Queued | StateName::InFlight | StateName::Waiting => {
+                let before = job.and_then(|job| self.sent_by.insert(id, job));
+                (before.filter(|before| job != Some(*before)), 2)
+            }
+        };
+        if let Some(sent) = job.and_then(|job| self.jobs.get_mut(&job)) {
+            sent.ended[kind] += 1;
+        }
+    }
+
+    /// Checks what the store says became of the deliveries of these jobs.
+    pub fn check_outcomes(&mut self, jobs: &[ReplayJob]) {
+        for job in jobs {
+            let [pending, failed, delivered, dead, withdrawn] = job.outcomes.0;
+            let sent = self.jobs.get(&job.id);
+            let (ended, done) = sent.map_or(([0; 3], 0), |sent| (sent.ended, sent.done));
+            let open = self.sent_by.values().filter(|sender| **sender == job.id).count();
+            let open = u64::try_from(open).unwrap_or(u64::MAX);
+            if ([delivered, dead, withdrawn], pending + failed) != (ended, open) {
+                let what = format!(
+                    "a job that sent {done} says {:?}, must have {open} open and {ended:?} ended",
+                    job.outcomes
+                );
+                self.violate(what, None, job.filter.destination);
+            }
         }
     }
 

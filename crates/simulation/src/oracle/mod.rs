@@ -5,6 +5,7 @@
 
 pub mod circuit;
 mod jobs;
+pub mod limits;
 pub mod policies;
 pub mod quiet;
 pub mod rules;
@@ -27,6 +28,7 @@ use postrider_store_testing::memory::Durable;
 use crate::coverage::{Cover, Coverage};
 use crate::trace::{Line, Trace};
 use circuit::{Context, Model, State};
+use limits::Limits;
 use policies::Policies;
 use rules::{Clock, Rules};
 use suspension::Watch;
@@ -121,6 +123,8 @@ pub struct Dest {
     created_at: Option<i64>,
     /// Its circuit.
     pub model: Model,
+    /// The delivery that somebody asked for last while it was disabled: it must be the next probe.
+    pub probe_asked: Option<DeliveryId>,
     /// Its states with their start times, newest last.
     history: Vec<(i64, State)>,
     /// When it was last disabled or frozen.
@@ -174,6 +178,8 @@ pub struct Oracle {
     jobs: BTreeMap<ReplayId, jobs::Sent>,
     /// The jobs that people started.
     asked_jobs: BTreeSet<ReplayId>,
+    /// Which job sent a delivery last, while it has not ended.
+    sent_by: BTreeMap<DeliveryId, ReplayId>,
     /// The commit that is looked at is a job's.
     is_job: bool,
     /// When the process that runs now began; `None` while none does.
@@ -192,6 +198,8 @@ pub struct Oracle {
     pub attempts: u64,
     /// Attempts in flight.
     pub in_flight: u32,
+    /// How many attempts may be in flight.
+    pub limits: Limits,
     /// Attempts that were in flight when the process ended.
     lost: u32,
     /// Tells whether transitions may be suspended.
@@ -214,6 +222,7 @@ impl Oracle {
             bulk_replay: false,
             jobs: BTreeMap::new(),
             asked_jobs: BTreeSet::new(),
+            sent_by: BTreeMap::new(),
             is_job: false,
             up_at: now,
             disturbed_until: 0,
@@ -223,6 +232,7 @@ impl Oracle {
             coverage: Coverage::default(),
             attempts: 0,
             in_flight: 0,
+            limits: Limits::default(),
             lost: 0,
             watch: Watch::default(),
             now,
@@ -350,6 +360,7 @@ impl Oracle {
         self.is_job = commit.replay.is_some();
         for change in &commit.deliveries {
             self.delivery_settled(change);
+            self.outcome_settled(change, commit.replay.as_ref().map(|job| job.id));
         }
     }
 
@@ -370,7 +381,12 @@ impl Oracle {
 
     fn circuit_settled(&mut self, change: &DestinationChange, attempts: &[(&Attempt, DeliveryId)]) {
         for transition in &change.transitions {
-            self.note(to_text(transition.to), None, Some(change.id), transition.at.as_unix_ms());
+            self.note(
+                circuit::to_text(transition.to),
+                None,
+                Some(change.id),
+                transition.at.as_unix_ms(),
+            );
         }
         let (rules, up_at) = (self.rules, self.up_at);
         let may_drain = self.may_drain(change.id);
@@ -511,22 +527,13 @@ fn account(ledger: &mut Ledger, stand: Stand) -> &mut u64 {
     }
 }
 
-fn to_text(state: postrider_domain::circuit::StateName) -> &'static str {
-    use postrider_domain::circuit::StateName;
-    match state {
-        StateName::Closed => "circuit closed",
-        StateName::Open => "circuit open",
-        StateName::HalfOpen => "circuit half-open",
-        StateName::Frozen => "circuit frozen",
-    }
-}
-
 impl Dest {
     /// A destination that was created.
     pub fn new(created_at: i64) -> Self {
         Dest {
             created_at: None,
             model: Model::new(created_at),
+            probe_asked: None,
             history: vec![(i64::MIN, State::Closed)],
             not_closed_at: i64::MIN,
             enable_asked: false,
@@ -574,6 +581,7 @@ impl Dest {
                 self.not_closed_at = at;
             }
             self.history.push((at, state));
+            self.probe_asked = self.probe_asked.filter(|asked| state.keeps_wish(*asked));
         }
         if self.history.len() > 400 {
             self.history.drain(..200);

@@ -44,6 +44,9 @@ impl Oracle {
             if let Some(attempt) = &change.attempt {
                 owed.attempts += 1;
                 owed.last_attempt = Some(attempt.started_at.as_unix_ms());
+                if let Some(dest) = self.destinations.get_mut(&change.delivery.destination) {
+                    dest.probe_asked = dest.probe_asked.filter(|asked| *asked != id);
+                }
             }
         }
     }

@@ -27,7 +27,7 @@ impl Oracle {
     pub fn sent(
         &mut self,
         id: Option<DeliveryId>,
-        destination: DestinationId,
+        (tenant, destination): (&TenantId, DestinationId),
         body: &Bytes,
         deadline_ms: i64,
         now: i64,
@@ -44,6 +44,7 @@ impl Oracle {
         let is_busy = dest.in_flight > 0 || dest.idle_from + self.slack >= now || is_disturbed;
         let busy_from = is_busy.then_some(dest.busy_from);
         dest.in_flight += 1;
+        let at_once = dest.in_flight;
         if busy_from.is_none() {
             dest.busy_from = now;
         }
@@ -61,6 +62,11 @@ impl Oracle {
         }
         if is_frozen {
             self.violate("sent to a frozen destination".into(), id, Some(destination));
+        }
+        self.check_in_flight(tenant, destination, at_once);
+        if id.is_none_or(|id| !self.owed.contains_key(&id)) && self.limits.tests_asked > 0 {
+            self.limits.tests_asked -= 1;
+            return self.coverage.hit(Cover::TestSend);
         }
         let may_replay = id.is_some_and(|id| self.may_replay(id));
         let Some((id, owed)) = id.and_then(|id| Some((id, self.owed.get_mut(&id)?))) else {
@@ -98,13 +104,14 @@ impl Oracle {
     pub fn landed(
         &mut self,
         id: Option<DeliveryId>,
-        destination: DestinationId,
+        (tenant, destination): (&TenantId, DestinationId),
         fate: Fate,
         heard: bool,
         now: i64,
     ) {
         self.tick(now);
         self.in_flight = self.in_flight.saturating_sub(1);
+        self.left(tenant);
         if heard {
             self.note("landed", id, Some(destination), 0);
         } else {
@@ -167,6 +174,8 @@ impl Oracle {
             }
         }
         self.in_flight = 0;
+        self.limits.of_tenants.clear();
+        self.limits.tests_asked = 0;
         self.coverage.hit(Cover::Crash);
         if in_flight > 0 {
             self.coverage.hit(Cover::CrashInFlight);
@@ -242,6 +251,14 @@ impl Oracle {
         }
         let rank = |id: DeliveryId, owed: &Owed| (owed.last_attempt, id);
         let is_arrival = chosen.stand == Stand::Queued;
+        if dest.probe_asked == Some(id) {
+            self.coverage.hit(Cover::AskedProbe);
+        }
+        let asked = dest.probe_asked.filter(|asked| *asked != id);
+        let asked = asked.and_then(|id| Some((id, self.owed.get(&id)?)));
+        if let Some((asked, _)) = asked.filter(|(_, owed)| waited(owed, at)) {
+            return Err(format!("probed out of turn: somebody had asked for {asked}"));
+        }
         if chosen.retries_asked > 0 {
             // Somebody requested it: it goes before all others.
             return Ok(());

@@ -420,7 +420,12 @@ impl World {
             oracle.note("retry", Some(id), None, 0);
             let Some(owed) = oracle.owed.get_mut(&id) else { return Ok(()) };
             owed.retries_asked += 1;
-            owed.tenant.clone()
+            let (tenant, destination) = (owed.tenant.clone(), owed.destination);
+            // Until there is an answer, either of two may be the next probe.
+            if let Some(dest) = oracle.destinations.get_mut(&destination) {
+                dest.probe_asked = None;
+            }
+            tenant
         };
         let done = self.inside(|engine| async move {
             tokio::time::timeout(PATIENCE, engine.retry(&tenant, id)).await
@@ -434,6 +439,7 @@ impl World {
                 {
                     oracle.coverage.hit(Cover::RetryPutOff);
                 }
+                oracle.probe_is_asked_for(id);
             }
             Ok(Err(CommandError::WrongState(_) | CommandError::Frozen { .. })) => {
                 oracle.coverage.hit(Cover::RetryRefused);
@@ -444,6 +450,20 @@ impl World {
             Ok(Err(_)) | Err(_) => {}
         }
         Ok(())
+    }
+
+    /// Makes test sends to the first subscription, all at once, and waits for none.
+    pub fn test_sends(&mut self, count: u32) -> Result<(), Crashed> {
+        let Some(record) = self.subscriptions.first() else { return Ok(()) };
+        let (tenant, id) = (record.subscription.tenant.clone(), record.subscription.id);
+        self.oracle().limits.tests_asked += count;
+        let events: Vec<_> = (0..count).map(|_| self.event("task.created", None)).collect();
+        self.inside(|engine| async move {
+            for event in events {
+                let (engine, tenant) = (engine.clone(), tenant.clone());
+                tokio::spawn(async move { engine.test_send(&tenant, id, event).await });
+            }
+        })
     }
 
     /// Cancels, replays or unsubscribes while attempts are in flight.

@@ -134,6 +134,10 @@ fn draw_more(nature: &mut Nature) {
     if chance.chance(250) {
         nature.options.sleep_max = Options::default().sleep_max;
     }
+    if has_few_in_flight(nature.seed) {
+        let mut few = Random::new(nature.seed, "few in flight");
+        nature.options.destination_in_flight_max = u32::try_from(few.between(1, 6)).unwrap_or(1);
+    }
     nature.sparse = chance.chance(300);
     if is_recovering(nature.seed) {
         nature.rules.replay_dead = Random::new(nature.seed, "recovery").chance(600);
@@ -151,6 +155,11 @@ fn is_recovering(seed: u64) -> bool {
 fn has_policies(seed: u64) -> bool {
     let is_one = seed % 8 == 4 || matches!(seed % 16, 5 | 11 | 15);
     is_one && (PLAIN_SEEDS..1 << 32).contains(&seed)
+}
+
+/// Whether destinations may have few attempts in flight in this life.
+fn has_few_in_flight(seed: u64) -> bool {
+    matches!(seed % 16, 6 | 8) && (PLAIN_SEEDS..1 << 32).contains(&seed)
 }
 
 fn is_tight(nature: &Nature) -> bool {

@@ -22,7 +22,7 @@ use postrider_engine::{
     Background, Credentials, CredentialsError, Ended, EngineHandle, OpenCredentials, Options,
     Parts, SeededEntropy,
 };
-use postrider_store::{History, Store, SubscriptionRecord};
+use postrider_store::{History, PageRequest, Replays as _, Store, SubscriptionRecord};
 use postrider_store_testing::memory::{Durable, MemoryOptions, MemoryStore};
 use postrider_transport::Clock;
 use tokio::runtime::{Builder, Runtime};
@@ -31,6 +31,7 @@ use tokio::sync::Notify;
 use crate::clock::{WorldClock, pause};
 use crate::coverage::Cover;
 use crate::oracle::Oracle;
+use crate::oracle::limits::Limits;
 use crate::oracle::rules::Rules;
 use crate::random::Random;
 use receivers::Receivers;
@@ -126,6 +127,9 @@ struct Process {
     engine: EngineHandle,
 }
 
+/// The most jobs of a tenant whose outcomes are checked, newest first.
+const JOBS_MAX: usize = 200;
+
 /// The most tasks of an idle engine: the main loop, operational events, quota counts, pruning, leases,
 /// the start of replays of what died, and the removal of unused destinations.
 const TASKS_MAX: usize = 7;
@@ -155,6 +159,7 @@ impl World {
         // everything, nothing may be late.
         let is_tight =
             nature.options.lane_resident_max < 100 || nature.options.resident_max < 1_000;
+        oracle.limits = Limits::of(&nature.options);
         oracle.slack = if is_tight || nature.pace == Pace::Milliseconds { 1_000 } else { 0 };
         let oracle = Arc::new(Mutex::new(oracle));
         let trigger = Arc::new(Trigger::default());
@@ -402,6 +407,11 @@ impl World {
                 if stored.is_some_and(|stored| stored != expected) {
                     let what = format!("ledger is {stored:?}, must be {expected:?}");
                     oracle().violate(what, None, None);
+                }
+                if let Some(tenant) = tenant {
+                    let page = PageRequest { limit: JOBS_MAX, cursor: None };
+                    let jobs = store.replays(tenant, &page).await.map(|page| page.items);
+                    oracle().check_outcomes(&jobs.unwrap_or_default());
                 }
                 let shown = engine.ledger(tenant).await.ok();
                 if shown.is_some_and(|shown| !shown.balances()) {

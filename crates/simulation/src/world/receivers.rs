@@ -9,7 +9,7 @@ use postrider_domain::attempt::{
     Answer, BodyEnd, Ending, Failure, FailureClass, Finished, OwnFault, OwnFaultKind, Phase,
     RetryAfter, Timings,
 };
-use postrider_domain::ids::{DeliveryId, DestinationId};
+use postrider_domain::ids::{DeliveryId, DestinationId, TenantId};
 use postrider_domain::time::Timestamp;
 use postrider_transport::{Request, Transport};
 
@@ -269,6 +269,7 @@ fn timed_out(deadline_ms: u64, fate: Fate) -> Reaction {
 struct Flight<'a> {
     receivers: &'a Receivers,
     id: Option<DeliveryId>,
+    tenant: TenantId,
     destination: DestinationId,
     fate: Fate,
     heard: bool,
@@ -278,7 +279,8 @@ impl Drop for Flight<'_> {
     fn drop(&mut self) {
         let now = self.receivers.clock.now_ms();
         let mut oracle = self.receivers.oracle();
-        oracle.landed(self.id, self.destination, self.fate, self.heard, now);
+        let to = (&self.tenant, self.destination);
+        oracle.landed(self.id, to, self.fate, self.heard, now);
     }
 }
 
@@ -293,10 +295,12 @@ impl Transport for Receivers {
             .and_then(|(_, value)| value.to_str().ok()?.parse::<DeliveryId>().ok());
         let deadline_ms = u64::try_from(request.deadline.as_millis()).unwrap_or(u64::MAX);
         let deadline = i64::try_from(deadline_ms).unwrap_or(i64::MAX);
-        self.oracle().sent(id, destination, &request.body.to_bytes(), deadline, started);
+        let tenant = request.target.tenant().clone();
+        let body = request.body.to_bytes();
+        self.oracle().sent(id, (&tenant, destination), &body, deadline, started);
         let reaction = self.react(destination, deadline_ms, started);
         let fate = reaction.fate;
-        let mut flight = Flight { receivers: self, id, destination, fate, heard: false };
+        let mut flight = Flight { receivers: self, id, tenant, destination, fate, heard: false };
         self.trigger.sent();
         if reaction.after_ms > 0 {
             pause(reaction.after_ms).await;

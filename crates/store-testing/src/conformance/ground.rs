@@ -110,7 +110,7 @@ impl Ground {
         attempt: Option<Attempt>,
     ) -> DeliveryChange {
         let before = self.store.delivery(&after.tenant, after.id).await.unwrap().unwrap();
-        DeliveryChange { before: before.state.name(), delivery: after, attempt }
+        DeliveryChange::of(&before, after, attempt)
     }
 
     pub(super) async fn settle(&self, commit: Commit) {
@@ -141,11 +141,7 @@ impl Ground {
 
 /// The commit of one settlement.
 pub(super) fn commit_of(settled: Settlement, before: &Delivery) -> Commit {
-    let delivery = DeliveryChange {
-        before: before.state.name(),
-        delivery: settled.delivery,
-        attempt: Some(settled.attempt),
-    };
+    let delivery = DeliveryChange::of(before, settled.delivery, Some(settled.attempt));
     let destination = DestinationChange {
         tenant: settled.destination.tenant,
         id: settled.destination.id,

@@ -4,13 +4,14 @@ use postrider_domain::circuit::{
     Circuit, CircuitState, Counters, Evidence, StateName, Suspended, Transition,
 };
 use postrider_domain::delivery::{CancelReason, DeadReason, Delivery, DeliveryState};
+use postrider_domain::job_outcomes::ByJob;
 use postrider_domain::retry::{ScheduleClock, Slot};
 use postrider_domain::time::Timestamp;
 use postrider_store::{Commit, DestinationChange};
 
 use super::Ground;
 use super::ground::ALL;
-use crate::samples::{acme, at, delivery_id, destination, every_attempt, every_ending};
+use crate::samples::{acme, at, delivery_id, destination, every_attempt, every_ending, replay_id};
 
 async fn every_attempt_is_read_back_as_it_was_oldest_first(mut ground: Ground) {
     ground.accept("e", at(0), &[(1, 1)]).await;
@@ -56,6 +57,7 @@ async fn every_state_of_a_delivery_is_read_back_as_it_was(mut ground: Ground) {
     ground.accept("e", at(0), &[(1, 1)]).await;
     let queued = ground.delivery(1).await;
     let clock = ScheduleClock { anchor_at: at(3), previous_at: at(7) };
+    let by_job = |has_failed| Some(ByJob { job: replay_id(1), has_failed });
     let waiting = |number, due_at| DeliveryState::Waiting(Slot::new(number, due_at, clock));
     let states = [
         waiting(0, at(5)),
@@ -63,6 +65,11 @@ async fn every_state_of_a_delivery_is_read_back_as_it_was(mut ground: Ground) {
         waiting(u32::MAX, Timestamp::MAX),
         DeliveryState::Waiting(Slot::new(3, at(99), clock).with_attempt_at(at(6))),
         DeliveryState::Waiting(Slot::new(u32::MAX, Timestamp::MAX, clock).with_attempt_at(at(6))),
+        DeliveryState::Waiting(Slot { by_job: by_job(false), ..Slot::new(0, at(7), clock) }),
+        DeliveryState::Waiting(Slot {
+            by_job: by_job(true),
+            ..Slot::new(3, at(99), clock).with_attempt_at(at(6))
+        }),
         DeliveryState::Delivered { at: at(9) },
         DeliveryState::Dead { at: at(10), reason: DeadReason::Exhausted },
         DeliveryState::Dead { at: at(11), reason: DeadReason::NotAdmitted },
@@ -132,6 +139,7 @@ async fn every_circuit_is_read_back_as_it_was(mut ground: Ground) {
             down_since: (n % 3 == 1).then(|| at(n + 1)),
             replay_dead_since: (n % 3 == 2).then(|| at(n + 2)),
             recovered_at: (n % 3 == 2).then(|| at(n + 3)),
+            next_probe: (n % 2 == 1).then(|| delivery_id(n)),
             suspended: Suspended { failures: n / 4, consecutive: n / 8 },
         };
         let change = DestinationChange {

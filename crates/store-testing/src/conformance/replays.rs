@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use postrider_domain::delivery::{CancelReason, StateName};
 use postrider_domain::ids::DeliveryId;
-use postrider_store::{Commit, DeliveryFilter, ReplayJob, ReplayState};
+use postrider_store::{Commit, DeliveryFilter, Pruned, ReplayJob, ReplayState};
 
 use super::Ground;
-use super::ground::{ALL, numbers};
+use super::ground::{ALL, commit_of, numbers};
 use crate::samples::{
     acme, answered, at, delivery_id, destination, kind, refused, replay, replay_id,
     subscription_id, umbrella,
@@ -240,6 +240,149 @@ async fn a_job_replays_each_delivery_once_across_restarts(mut ground: Ground) {
     assert_eq!((job.done, job.position), (6, Some(delivery_id(6))));
 }
 
+/// What became of the deliveries of job `n`: pending, failed, delivered, dead, withdrawn.
+async fn outcomes(ground: &Ground, n: u64) -> [u64; 5] {
+    ground.store.replay(&acme(), replay_id(n)).await.unwrap().unwrap().outcomes.0
+}
+
+/// Job `job` sends these deliveries in one commit with its progress.
+async fn send(ground: &Ground, job: u64, numbers: &[u64], now: u64) {
+    let stored = ground.store.replay(&acme(), replay_id(job)).await.unwrap().unwrap();
+    let done = stored.done + u64::try_from(numbers.len()).unwrap();
+    let mut commit =
+        Commit { replay: Some(ReplayJob { done, ..stored.clone() }), ..Commit::default() };
+    for n in numbers {
+        let before = ground.delivery(*n).await;
+        let asked = before.asked_for(at(now));
+        let after = asked.or_else(|_| before.replayed(at(now))).unwrap().sent_by(stored.id);
+        commit.deliveries.push(ground.change_to(after, None).await);
+    }
+    ground.settle(commit).await;
+}
+
+async fn a_job_counts_what_became_of_the_deliveries_that_it_sent(mut ground: Ground) {
+    fill(&ground).await;
+    let now = LATE + 100;
+    ground.store.put_replay(&replay(&acme(), 1, at(now))).await.unwrap();
+    assert_eq!(outcomes(&ground, 1).await, [0; 5]);
+    send(&ground, 1, &[1, 2, 3, 4, 5], now).await;
+    assert_eq!(outcomes(&ground, 1).await, [5, 0, 0, 0, 0]);
+    assert_eq!(outcomes(&ground, 1).await, [5, 0, 0, 0, 0], "a read changes nothing");
+    ground.reopen().await;
+    let policy = postrider_domain::policy::RetryPolicy::default();
+    ground.attempt(1, 1, answered(200), at(now + 1)).await;
+    ground.attempt(2, 1, refused(), at(now + 1)).await;
+    ground.attempt(3, 1, refused(), at(now + 1)).await;
+    ground.change(ground.delivery(4).await.not_admitted(at(now + 1), &policy)).await;
+    assert_eq!(outcomes(&ground, 1).await, [2, 2, 1, 0, 0]);
+    ground.reopen().await;
+    // 2 fails again and arrives, 3 dies, 4 is cancelled while it was never attempted.
+    ground.attempt(2, 1, refused(), at(now + 100_000)).await;
+    ground.attempt(2, 1, answered(200), at(now + 400_000)).await;
+    ground.attempt(3, 1, refused(), at(now + LATE)).await;
+    ground.change(ground.delivery(4).await.cancelled(CancelReason::Asked, at(now)).unwrap()).await;
+    assert_eq!(outcomes(&ground, 1).await, [1, 0, 2, 1, 1]);
+    // What has ended is counted. A replay by hand and its outcome count for no job.
+    ground.change(ground.delivery(3).await.replayed(at(now + LATE)).unwrap()).await;
+    ground.attempt(3, 1, answered(200), at(now + LATE)).await;
+    // The one that waited before the job is not its.
+    ground.attempt(7, 1, answered(200), at(now + LATE)).await;
+    ground.reopen().await;
+    assert_eq!(outcomes(&ground, 1).await, [1, 0, 2, 1, 1]);
+    let job = ground.store.replay(&acme(), replay_id(1)).await.unwrap().unwrap();
+    assert_eq!((job.done, job.outcomes.sum()), (5, 5));
+    let jobs = [job];
+    assert_eq!(ground.store.replays(&acme(), &ALL).await.unwrap().items, jobs);
+    assert_eq!(ground.store.running_replays().await.unwrap(), jobs);
+}
+
+async fn a_delivery_counts_for_the_job_that_sent_it_last(mut ground: Ground) {
+    fill(&ground).await;
+    let now = LATE + 100;
+    for n in [1, 2] {
+        ground.store.put_replay(&replay(&acme(), n, at(now))).await.unwrap();
+    }
+    send(&ground, 1, &[1, 2], now).await;
+    for n in [1, 2] {
+        ground.attempt(n, 1, refused(), at(now + 1)).await;
+    }
+    assert_eq!(outcomes(&ground, 1).await, [0, 2, 0, 0, 0]);
+    ground.reopen().await;
+    send(&ground, 2, &[1], now + 2).await;
+    assert_eq!(outcomes(&ground, 1).await, [0, 1, 0, 0, 1]);
+    assert_eq!(outcomes(&ground, 2).await, [1, 0, 0, 0, 0]);
+    ground.attempt(1, 1, answered(200), at(now + 3)).await;
+    ground.attempt(2, 1, refused(), at(now + LATE)).await;
+    assert_eq!(outcomes(&ground, 2).await, [0, 0, 1, 0, 0]);
+    send(&ground, 2, &[2], now + LATE).await;
+    assert_eq!(outcomes(&ground, 1).await, [0, 0, 0, 1, 1], "it had died before");
+    assert_eq!(outcomes(&ground, 2).await, [1, 0, 1, 0, 0]);
+}
+
+async fn outcomes_outlive_a_change_of_the_job_and_the_removal_of_its_deliveries(
+    mut ground: Ground,
+) {
+    fill(&ground).await;
+    let now = LATE + 100;
+    ground.store.put_replay(&replay(&acme(), 1, at(now))).await.unwrap();
+    send(&ground, 1, &[1, 2], now).await;
+    let read = ground.store.replay(&acme(), replay_id(1)).await.unwrap().unwrap();
+    ground.attempt(1, 1, answered(200), at(now + 1)).await;
+    ground.attempt(2, 1, answered(200), at(now + 1)).await;
+    // Whoever pauses a job has read it some time before.
+    let paused = ReplayJob { state: ReplayState::Paused, ..read };
+    ground.store.put_replay(&paused).await.unwrap();
+    ground.reopen().await;
+    assert_eq!(outcomes(&ground, 1).await, [0, 0, 2, 0, 0]);
+    ground.attempt(7, 1, answered(200), at(now + 1)).await;
+    while ground.store.prune(at(10 * LATE)).await.unwrap() != Pruned::default() {}
+    assert_eq!(ground.store.delivery(&acme(), delivery_id(1)).await.unwrap(), None);
+    assert_eq!(outcomes(&ground, 1).await, [0, 0, 2, 0, 0]);
+}
+
+async fn a_delivery_whose_job_was_removed_ends_as_any_other(ground: Ground) {
+    fill(&ground).await;
+    let now = LATE + 100;
+    ground.store.put_replay(&replay(&acme(), 1, at(now))).await.unwrap();
+    send(&ground, 1, &[1], now).await;
+    let ended = ground.store.replay(&acme(), replay_id(1)).await.unwrap().unwrap();
+    let ended = ReplayJob { state: ReplayState::Cancelled, ..ended };
+    ground.store.put_replay(&ended).await.unwrap();
+    assert_eq!(ground.store.forget_replays(&acme(), 0).await.unwrap(), 1);
+    ground.attempt(1, 1, answered(200), at(now + 1)).await;
+    assert_eq!(ground.delivery(1).await.state.name(), StateName::Delivered);
+    // A job of the same identifier begins anew.
+    ground.store.put_replay(&replay(&acme(), 1, at(now))).await.unwrap();
+    assert_eq!(outcomes(&ground, 1).await, [0; 5]);
+}
+
+async fn a_repeated_commit_counts_its_outcomes_once(ground: Ground) {
+    if !ground.backend.can_be_unavailable() {
+        return;
+    }
+    fill(&ground).await;
+    let now = LATE + 100;
+    ground.store.put_replay(&replay(&acme(), 1, at(now))).await.unwrap();
+    // 1 is dead and 7 waits: it is asked for, which changes neither its state nor its attempts.
+    for (n, sent) in [(1, 1), (7, 2)] {
+        let before = ground.delivery(n).await;
+        let asked = before.asked_for(at(101));
+        let after = asked.or_else(|_| before.replayed(at(now))).unwrap();
+        let change = ground.change_to(after.sent_by(replay_id(1)), None).await;
+        let commit = Commit { deliveries: vec![change], ..Commit::default() };
+        for _ in 0..3 {
+            ground.settle(commit.clone()).await;
+            assert_eq!(outcomes(&ground, 1).await, [sent, 0, 0, 0, 0]);
+        }
+    }
+    let (settled, before) = ground.settlement(1, 1, refused(), at(now + 1)).await;
+    let commit = commit_of(settled, &before);
+    for _ in 0..3 {
+        ground.settle(commit.clone()).await;
+        assert_eq!(outcomes(&ground, 1).await, [1, 1, 0, 0, 0]);
+    }
+}
+
 suite! { $ replays, conformance_replays:
     a_job_is_read_back_as_it_was,
     running_jobs_of_every_tenant_go_on_after_a_start,
@@ -250,4 +393,9 @@ suite! { $ replays, conformance_replays:
     what_ended_since_is_counted,
     candidates_are_of_the_jobs_tenant,
     a_job_replays_each_delivery_once_across_restarts,
+    a_job_counts_what_became_of_the_deliveries_that_it_sent,
+    a_delivery_counts_for_the_job_that_sent_it_last,
+    outcomes_outlive_a_change_of_the_job_and_the_removal_of_its_deliveries,
+    a_delivery_whose_job_was_removed_ends_as_any_other,
+    a_repeated_commit_counts_its_outcomes_once,
 }

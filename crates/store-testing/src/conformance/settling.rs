@@ -279,7 +279,8 @@ async fn one_tenants_commit_moves_one_tenants_ledger(ground: Ground) {
 async fn a_delivery_that_changes_without_an_attempt_has_none_in_its_log(ground: Ground) {
     ground.accept("e", at(0), &[(1, 1)]).await;
     let after = ground.delivery(1).await.not_admitted(at(5), &Policy::default().retry);
-    let change = DeliveryChange { before: StateName::Queued, delivery: after, attempt: None };
+    let change =
+        DeliveryChange { before: StateName::Queued, by_job: None, delivery: after, attempt: None };
     ground.settle(Commit { deliveries: vec![change], ..Commit::default() }).await;
     let Delivery { attempts, state, .. } = ground.delivery(1).await;
     assert_eq!((attempts, state.name()), (0, StateName::Waiting));

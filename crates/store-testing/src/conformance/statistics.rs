@@ -126,7 +126,12 @@ async fn a_commit_of_many_attempts_counts_each_of_them(ground: Ground) {
         let (settled, before) = ground.settlement(n, 1, answered(200), at(n)).await;
         assert_eq!(before.state.name(), StateName::Queued);
         let (delivery, attempt) = (settled.delivery, Some(settled.attempt));
-        commit.deliveries.push(DeliveryChange { before: StateName::Queued, delivery, attempt });
+        commit.deliveries.push(DeliveryChange {
+            before: StateName::Queued,
+            by_job: None,
+            delivery,
+            attempt,
+        });
     }
     ground.settle(commit).await;
     let found = sums(&ground, Some(&acme()), &[1]).await.remove(0);
@@ -154,7 +159,12 @@ async fn attempts_at_a_destination_that_does_not_exist_are_not_counted(ground: G
         ending: refused(),
     };
     let delivery = Delivery { attempts: 1, ..after };
-    let change = DeliveryChange { before: StateName::Queued, delivery, attempt: Some(attempt) };
+    let change = DeliveryChange {
+        before: StateName::Queued,
+        by_job: None,
+        delivery,
+        attempt: Some(attempt),
+    };
     ground.settle(Commit { deliveries: vec![change], ..Commit::default() }).await;
     assert_eq!(sums(&ground, Some(&acme()), &[1]).await, [AttemptSums::default()]);
 }

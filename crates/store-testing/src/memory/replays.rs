@@ -11,9 +11,11 @@ use super::paging::descending;
 #[async_trait]
 impl Replays for MemoryStore {
     async fn put_replay(&self, job: &ReplayJob) -> Result<(), StoreError> {
-        let job = job.clone();
+        let mut job = job.clone();
         self.write(move |state| {
-            state.replays.insert((job.tenant.clone(), job.id), job);
+            let key = (job.tenant.clone(), job.id);
+            job.outcomes = state.replays.get(&key).map(|job| job.outcomes).unwrap_or_default();
+            state.replays.insert(key, job);
             Ok(())
         })
         .await

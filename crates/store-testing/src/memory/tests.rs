@@ -162,6 +162,7 @@ async fn a_commit_that_does_not_fit_is_refused_whole() {
     let leases = store.hold_shards().await.unwrap();
     let cancelled = |delivery: &postrider_domain::delivery::Delivery, before| DeliveryChange {
         before,
+        by_job: None,
         delivery: delivery
             .cancelled(postrider_domain::delivery::CancelReason::Asked, START)
             .unwrap(),
@@ -187,6 +188,7 @@ async fn a_shard_that_was_given_away_is_refused_until_it_is_held_again() {
     store.give_away(shard);
     let change = DeliveryChange {
         before: StateName::Queued,
+        by_job: None,
         delivery: delivery.delivered(START, START),
         attempt: None,
     };

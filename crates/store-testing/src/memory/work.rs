@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use postrider_domain::delivery::Delivery;
 use postrider_domain::event::Event;
 use postrider_domain::ids::{DestinationId, EventId, SubscriptionId, TenantId};
+use postrider_domain::job_outcomes::{OutcomeChange, count_outcomes};
 use postrider_domain::ledger::movement;
 use postrider_domain::time::Timestamp;
 use postrider_store::{
@@ -154,7 +155,7 @@ impl State {
     }
 
     fn check_delivery(&self, change: &DeliveryChange) -> Result<(), StoreError> {
-        let DeliveryChange { before, delivery, attempt } = change;
+        let DeliveryChange { before, by_job, delivery, attempt } = change;
         let Some(stored) = self.delivery(&delivery.tenant, delivery.id) else {
             let what = format!("{} of {} is not there", delivery.id, delivery.tenant);
             return Err(StoreError::Internal(what));
@@ -167,6 +168,11 @@ impl State {
         if stored.state.name() != *before {
             let is = stored.state.name();
             return Err(StoreError::Internal(format!("{} is {is}, not {before}", delivery.id)));
+        }
+        if stored.by_job() != *by_job {
+            let is = stored.by_job();
+            let what = format!("{} was sent by {is:?}, not by {by_job:?}", delivery.id);
+            return Err(StoreError::Internal(what));
         }
         match attempt {
             Some(attempt) if is_known(attempt.number) => {
@@ -192,7 +198,7 @@ impl State {
         if self.is_applied(&change) {
             return Ok(());
         }
-        let DeliveryChange { before, delivery, attempt } = change;
+        let DeliveryChange { before, by_job, delivery, attempt } = change;
         let movement = movement(before, &delivery, attempt.as_ref());
         if let Some(step) = movement.step {
             let ledger = self.ledgers.entry(delivery.tenant.clone()).or_default();
@@ -203,6 +209,12 @@ impl State {
             self.count_attempt(&delivery, &attempt);
             self.attempts.entry(delivery.id).or_default().insert(attempt.number, attempt);
         }
+        count_outcomes(by_job, &delivery, |job, outcome, n| {
+            let Some(job) = self.replays.get_mut(&(delivery.tenant.clone(), job)) else { return };
+            let mut change = OutcomeChange::default();
+            change[outcome as usize] = n;
+            job.outcomes = job.outcomes.plus(&change);
+        });
         self.put_delivery(delivery);
         Ok(())
     }

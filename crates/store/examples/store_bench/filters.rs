@@ -45,7 +45,12 @@ async fn fill(store: &impl postrider_store::Store, world: &World, count: u64) {
             if n % 20 == 19 || n % 5_003 == 0 {
                 let after = delivery.cancelled(CancelReason::Asked, delivery.created_at).unwrap();
                 let before = StateName::Queued;
-                others.push(DeliveryChange { before, delivery: after, attempt: None });
+                others.push(DeliveryChange {
+                    before,
+                    by_job: None,
+                    delivery: after,
+                    attempt: None,
+                });
             } else {
                 arrived.push(delivery);
             }

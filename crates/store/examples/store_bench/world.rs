@@ -159,6 +159,7 @@ impl World {
         let ending = Ending::Failed(Failure { class, detail: "connection refused".into() });
         DeliveryChange {
             before,
+            by_job: None,
             delivery: Delivery {
                 state: DeliveryState::Waiting(Slot::new(number, due_at, clock)),
                 attempts: number,
@@ -188,5 +189,5 @@ fn arrived(delivery: Delivery) -> DeliveryChange {
     let at = delivery.created_at.saturating_add(Duration::from_millis(1));
     let delivery = delivery.delivered(delivery.created_at, at);
     let attempt = attempt(delivery.attempts, delivery.created_at, ending);
-    DeliveryChange { before: StateName::Queued, delivery, attempt: Some(attempt) }
+    DeliveryChange { before: StateName::Queued, by_job: None, delivery, attempt: Some(attempt) }
 }

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use postrider_domain::fuzzing::Target;
 
 use crate::embedded::files::codec::{
-    Decoder, Encoder, get_acceptances, get_attempt, get_commit, get_replay, put_acceptances,
-    put_attempt, put_commit, put_replay,
+    Decoder, Encoder, get_acceptances, get_attempt, get_commit, get_whole_replay, put_acceptances,
+    put_attempt, put_commit, put_whole_replay,
 };
 use crate::embedded::journal;
 
@@ -36,10 +36,10 @@ fn records(bytes: &[u8]) {
         let again = get_attempt(&mut Decoder::new(out.finish().into()));
         assert!(again.is_ok_and(|again| again == attempt), "attempt");
     }
-    if let Ok(job) = get_replay(&mut Decoder::new(given())) {
+    if let Ok(job) = get_whole_replay(&mut Decoder::new(given())) {
         let mut out = Encoder::with_capacity(64);
-        put_replay(&mut out, &job);
-        let again = get_replay(&mut Decoder::new(out.finish().into()));
+        put_whole_replay(&mut out, &job);
+        let again = get_whole_replay(&mut Decoder::new(out.finish().into()));
         assert!(again.is_ok_and(|again| again == job), "replay job");
     }
 }

@@ -7,7 +7,8 @@
 use std::sync::LazyLock;
 
 use postrider_domain::delivery::{CancelReason, DeadReason, Delivery, DeliveryState, StateName};
-use postrider_domain::ids::{DeliveryId, DestinationId, SubscriptionId};
+use postrider_domain::ids::{DeliveryId, DestinationId, ReplayId, SubscriptionId};
+use postrider_domain::job_outcomes::ByJob;
 use postrider_domain::retry::{ScheduleClock, Slot};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
@@ -94,6 +95,7 @@ columns! {
     Open Changes anchor_at: "bigint", Option<i64> = ms(slot.map(|slot| slot.clock.anchor_at));
     Open Changes previous_at: "bigint", Option<i64> = ms(slot.map(|slot| slot.clock.previous_at));
     Open Changes ahead_of: "bigint", Option<i64> = ms(slot.and_then(|slot| slot.ahead_of));
+    Open Changes by_job: "bytea", Option<Vec<u8>> = slot.and_then(|slot| slot.by_job).map(job_bytes);
     OpenIndex Fixed shard: "smallint", i16 = shard(&delivery.destination);
     Done Changes finished_at: "bigint", Option<i64> = ms(delivery.finished_at());
     Done Changes reason: "smallint", Option<i16> = reason_number(&delivery.state);
@@ -261,6 +263,22 @@ fn slot_of(state: &DeliveryState) -> Option<Slot> {
     }
 }
 
+/// The job that sent a delivery, as its column holds it.
+fn job_bytes(by_job: ByJob) -> Vec<u8> {
+    let ByJob { job, has_failed } = by_job;
+    [job.as_bytes().as_slice(), &[u8::from(has_failed)]].concat()
+}
+
+/// Reads the job that sent a delivery, of the column `by_job`.
+pub(super) fn by_job(row: &Row) -> Result<Option<ByJob>, StoreError> {
+    let bytes: Option<&[u8]> = get(row, "by_job")?;
+    let Some(bytes) = bytes else { return Ok(None) };
+    let unknown = || corrupt("deliveries_open", "by_job");
+    let (failed, id) = bytes.split_last().ok_or_else(unknown)?;
+    let id: [u8; 16] = id.try_into().map_err(|_| unknown())?;
+    Ok(Some(ByJob { job: ReplayId::from_bytes(id), has_failed: *failed != 0 }))
+}
+
 fn state(row: &Row) -> Result<DeliveryState, StoreError> {
     let at = || time(row, "finished_at");
     let reason = || get::<i16>(row, "reason");
@@ -277,7 +295,8 @@ fn state(row: &Row) -> Result<DeliveryState, StoreError> {
             // A node of the previous version does not clear this column when it moves a delivery to
             // its next slot.
             let ahead_of = time_opt(row, "ahead_of")?.filter(|at| *at > due_at);
-            Ok(DeliveryState::Waiting(Slot { number, due_at, clock, ahead_of }))
+            let by_job = by_job(row)?;
+            Ok(DeliveryState::Waiting(Slot { number, due_at, clock, ahead_of, by_job }))
         }
         2 => Ok(DeliveryState::Delivered { at: at()? }),
         3 => {
@@ -317,16 +336,16 @@ mod tests {
     #[test]
     fn statements_number_their_parameters_in_the_order_of_the_list() {
         let open = "id, tenant, event, subscription, destination, kind, created_at, attempts, \
-            last_attempt_at, state, slot, due_at, anchor_at, previous_at, ahead_of";
+            last_attempt_at, state, slot, due_at, anchor_at, previous_at, ahead_of, by_job";
         assert_eq!(*OPEN, format!("{open}, NULL::bigint AS finished_at, NULL::smallint AS reason"));
         assert!(INSERT_OPEN.starts_with(&format!(
             "INSERT INTO postrider.deliveries_open ({open}, shard) SELECT * FROM unnest($1::uuid[], "
         )));
-        assert!(INSERT_OPEN.ends_with("$15::bigint[], $16::smallint[])"));
+        assert!(INSERT_OPEN.ends_with("$15::bigint[], $16::bytea[], $17::smallint[])"));
         assert!(UPDATE_OPEN.contains("SET attempts = n.attempts, last_attempt_at ="));
         assert!(!UPDATE_OPEN.contains("shard ="), "what is fixed is not updated");
         assert!(UPDATE_DONE.ends_with("d.id = ANY($1) AND d.created_at = ANY($7)"));
         let columns = DeliveryColumns::default();
-        assert_eq!((columns.open().len(), columns.done().len()), (16, 12));
+        assert_eq!((columns.open().len(), columns.done().len()), (17, 12));
     }
 }

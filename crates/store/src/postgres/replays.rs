@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use postrider_domain::delivery::{Delivery, StateName};
 use postrider_domain::ids::{DeliveryId, ReplayId, TenantId};
+use postrider_domain::job_outcomes::{JobOutcomes, OutcomeChange};
 use postrider_domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio_postgres::Row;
@@ -88,7 +89,56 @@ fn filter(row: &Row) -> Result<DeliveryFilter, StoreError> {
     })
 }
 
-/// Reads a job.
+/// Selects jobs with their outcomes, from `postrider.replays AS r`.
+pub(super) const SELECT: &str = "SELECT r.*, o.* FROM postrider.replays AS r CROSS JOIN LATERAL \
+     (SELECT sum(pending)::bigint AS pending, sum(failed)::bigint AS failed, \
+         sum(delivered)::bigint AS delivered, sum(dead)::bigint AS dead, \
+         sum(withdrawn)::bigint AS withdrawn \
+      FROM postrider.replay_outcomes AS n WHERE n.tenant = r.tenant AND n.replay = r.id) AS o";
+
+/// Adds to the outcomes of jobs that this node (`$8`) settled.
+pub(super) const ADD_OUTCOMES: &str = "INSERT INTO postrider.replay_outcomes AS o \
+     (tenant, replay, pending, failed, delivered, dead, withdrawn, node) \
+     SELECT n.*, $8 FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::bigint[], $5::bigint[], \
+         $6::bigint[], $7::bigint[]) AS n (tenant, id, pending, failed, delivered, dead, withdrawn) \
+     WHERE EXISTS (SELECT 1 FROM postrider.replays AS r WHERE r.tenant = n.tenant AND r.id = n.id) \
+     ON CONFLICT (tenant, replay, node) DO UPDATE SET pending = o.pending + excluded.pending, \
+         failed = o.failed + excluded.failed, delivered = o.delivered + excluded.delivered, \
+         dead = o.dead + excluded.dead, withdrawn = o.withdrawn + excluded.withdrawn";
+
+/// The parameters of [`ADD_OUTCOMES`] but for the node.
+#[derive(Default)]
+pub(super) struct OutcomeColumns<'a>(Vec<&'a str>, Vec<Uuid>, [Vec<i64>; JobOutcomes::KINDS]);
+
+impl<'a> OutcomeColumns<'a> {
+    pub(super) fn push(&mut self, tenant: &'a str, id: ReplayId, change: &OutcomeChange) {
+        self.0.push(tenant);
+        self.1.push(uuid(id.as_bytes()));
+        self.2.iter_mut().zip(change).for_each(|(column, n)| column.push(*n));
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn all<'s>(&'s self, node: &'s &str) -> Vec<&'s (dyn ToSql + Sync)> {
+        let mut all: Vec<&(dyn ToSql + Sync)> = vec![&self.0, &self.1];
+        all.extend(self.2.iter().map(|column| column as &(dyn ToSql + Sync)));
+        all.push(node);
+        all
+    }
+}
+
+fn outcomes(row: &Row) -> Result<JobOutcomes, StoreError> {
+    let mut outcomes = JobOutcomes::default();
+    let names = ["pending", "failed", "delivered", "dead", "withdrawn"];
+    for (count, name) in outcomes.0.iter_mut().zip(names) {
+        *count = get::<Option<i64>>(row, name)?.map_or(0, unsigned);
+    }
+    Ok(outcomes)
+}
+
+/// Reads a job, of the columns of [`SELECT`].
 pub(super) fn job(row: &Row) -> Result<ReplayJob, StoreError> {
     let state = match get::<i16>(row, "state")? {
         0 => ReplayState::Running,
@@ -110,6 +160,7 @@ pub(super) fn job(row: &Row) -> Result<ReplayJob, StoreError> {
         done: unsigned(get(row, "done")?),
         position: position.map(|id| DeliveryId::from_bytes(id.into_bytes())),
         finished_at: time_opt(row, "finished_at")?,
+        outcomes: outcomes(row)?,
     })
 }
 
@@ -150,9 +201,9 @@ impl Replays for PostgresStore {
         tenant: &TenantId,
         id: ReplayId,
     ) -> Result<Option<ReplayJob>, StoreError> {
-        let sql = "SELECT * FROM postrider.replays WHERE tenant = $1 AND id = $2";
+        let sql = format!("{SELECT} WHERE r.tenant = $1 AND r.id = $2");
         let params: [&(dyn ToSql + Sync); 2] = [&tenant.as_str(), &uuid(id.as_bytes())];
-        let row = self.core.pool.query_opt(Scope::Tenant(tenant), sql, &params).await?;
+        let row = self.core.pool.query_opt(Scope::Tenant(tenant), &sql, &params).await?;
         row.as_ref().map(job).transpose()
     }
 
@@ -163,17 +214,19 @@ impl Replays for PostgresStore {
     ) -> Result<Page<ReplayJob>, StoreError> {
         let mark: Option<(i64, ReplayId)> = place(request)?;
         let (at, id) = mark.map_or((None, None), |(at, id)| (Some(at), Some(uuid(id.as_bytes()))));
-        let sql = "SELECT * FROM postrider.replays WHERE tenant = $1 \
-                   AND ($2::bigint IS NULL OR (created_at, id) < ($2, $3)) \
-                   ORDER BY created_at DESC, id DESC LIMIT $4";
+        let sql = format!(
+            "{SELECT} WHERE r.tenant = $1 \
+             AND ($2::bigint IS NULL OR (r.created_at, r.id) < ($2, $3)) \
+             ORDER BY r.created_at DESC, r.id DESC LIMIT $4"
+        );
         let params: [&(dyn ToSql + Sync); 4] = [&tenant.as_str(), &at, &id, &limit(request)];
-        let rows = self.core.lists.query(Scope::Tenant(tenant), sql, &params).await?;
+        let rows = self.core.lists.query(Scope::Tenant(tenant), &sql, &params).await?;
         page(&rows, request, job, |job, _| Ok(cursor(job.created_at, job.id)))
     }
 
     async fn running_replays(&self) -> Result<Vec<ReplayJob>, StoreError> {
-        let sql = "SELECT * FROM postrider.replays WHERE state = 0";
-        self.core.pool.query(Scope::All, sql, &[]).await?.iter().map(job).collect()
+        let sql = format!("{SELECT} WHERE r.state = 0");
+        self.core.pool.query(Scope::All, &sql, &[]).await?.iter().map(job).collect()
     }
 
     async fn replay_candidates(

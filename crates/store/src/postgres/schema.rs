@@ -31,10 +31,11 @@ const MIGRATIONS: [&str; VERSION as usize] = [
     include_str!("migrations/0012.sql"),
     include_str!("migrations/0013.sql"),
     include_str!("migrations/0014.sql"),
+    include_str!("migrations/0015.sql"),
 ];
 
 /// The version that they lead to.
-pub(super) const VERSION: u32 = 14;
+pub(super) const VERSION: u32 = 15;
 
 /// Brings the schema to the version that this program knows.
 pub(super) async fn migrate(pool: &Pool) -> Result<(), StoreError> {

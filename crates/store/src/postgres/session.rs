@@ -39,9 +39,9 @@ pub(super) struct Connection {
 /// A statement that is ready to run.
 #[derive(Clone)]
 pub(super) enum Ready {
-    /// It is prepared under a name on this connection.
+    /// The statement is prepared under a name on this connection.
     Named(Statement),
-    /// It is sent with its parameter types each time.
+    /// The statement is sent with its parameter types each time.
     Unnamed(String, Arc<[Type]>),
 }
 

@@ -39,9 +39,11 @@ impl Usages for PostgresStore {
 
     async fn forget_replays(&self, tenant: &TenantId, keep: u64) -> Result<u64, StoreError> {
         // Only jobs that are finished (2) or cancelled (3).
-        let sql = "DELETE FROM postrider.replays WHERE tenant = $1 AND id IN \
+        let sql = "WITH gone AS (DELETE FROM postrider.replays WHERE tenant = $1 AND id IN \
                    (SELECT id FROM postrider.replays WHERE tenant = $1 AND state >= 2 \
-                    ORDER BY created_at DESC, id DESC OFFSET $2) RETURNING 1";
+                    ORDER BY created_at DESC, id DESC OFFSET $2) RETURNING id), \
+                   outcomes AS (DELETE FROM postrider.replay_outcomes AS o USING gone \
+                    WHERE o.tenant = $1 AND o.replay = gone.id) SELECT 1 FROM gone";
         let keep = i64::try_from(keep).unwrap_or(i64::MAX);
         let params: [&(dyn ToSql + Sync); 2] = [&tenant.as_str(), &keep];
         let rows = self.core.pool.query(Scope::Tenant(tenant), sql, &params).await?;

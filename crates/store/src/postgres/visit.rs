@@ -27,7 +27,7 @@ pub struct ServerSight {
     pub version: String,
     /// The version as a number: 150009.
     pub version_number: i32,
-    /// Whether it is a standby, which takes no writes.
+    /// Whether the database is a standby, which takes no writes.
     pub is_standby: bool,
     /// Whether `fsync` is on.
     pub syncs: bool,
@@ -61,7 +61,7 @@ pub struct ClusterSight {
     pub is_being_filled: bool,
     /// The fingerprint of the cluster's key ring; `None` if no node has ever started.
     pub key_ring: Option<Vec<u8>>,
-    /// Its nodes, by name.
+    /// The nodes of the cluster, by name.
     pub nodes: Vec<NodeSight>,
     /// Shards without an owner.
     pub unowned: u64,
@@ -73,13 +73,13 @@ pub struct ClusterSight {
 /// A node as the database knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeSight {
-    /// Its name.
+    /// The name of the node.
     pub name: String,
     /// How long ago it renewed its lease.
     pub renewed_ago: Duration,
     /// Whether its lease has not ended.
     pub is_leased: bool,
-    /// How many shards it owns.
+    /// The number of shards that the node owns.
     pub shards: u64,
     /// The version of its program; `None` where that is too old to say so.
     pub program: Option<String>,

@@ -136,6 +136,6 @@ impl Work for PostgresStore {
     }
 
     async fn settle(&self, leases: &ShardLeases, commit: Commit) -> Result<(), StoreError> {
-        super::settle::settle(&self.settlements, leases, commit).await
+        super::settle::settle(&self.core, &self.settlements, leases, commit).await
     }
 }

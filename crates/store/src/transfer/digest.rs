@@ -79,7 +79,7 @@ impl RecordKind {
 /// The count and the checksum of a set of records.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Summed {
-    /// How many.
+    /// The number of records.
     pub count: u64,
     /// The sum of their hashes.
     pub sum: u128,
@@ -99,9 +99,9 @@ pub struct Difference {
     pub kind: RecordKind,
     /// The tenant of these records; `None` for records without a tenant.
     pub tenant: Option<TenantId>,
-    /// What the source has.
+    /// The digest of the source's records.
     pub source: Summed,
-    /// What the target has.
+    /// The digest of the target's records.
     pub target: Summed,
 }
 

@@ -64,7 +64,7 @@ pub enum Part {
     Ledgers,
     /// The counts of every minute.
     Tallies,
-    /// What the attempts of destinations came to in every hour.
+    /// The attempts of each destination, summed up by the hour.
     AttemptHours,
 }
 
@@ -166,7 +166,7 @@ pub enum Item {
         /// The counts.
         tally: Tally,
     },
-    /// What the attempts of a destination came to in an hour.
+    /// The attempts of a destination in one hour, summed up.
     AttemptHour {
         /// The tenant of the destination.
         tenant: TenantId,
@@ -174,7 +174,7 @@ pub enum Item {
         destination: DestinationId,
         /// The hour, counted from the Unix epoch.
         hour: i64,
-        /// What they came to.
+        /// The sums of that hour.
         attempts: Box<AttemptHour>,
     },
 }

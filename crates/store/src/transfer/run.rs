@@ -96,7 +96,7 @@ fn list(differences: &[Difference]) -> String {
 pub enum Phase {
     /// Records are copied.
     Copying(Part),
-    /// Both sides are read again.
+    /// Both stores are read again and compared.
     Verifying,
 }
 

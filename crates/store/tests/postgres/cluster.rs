@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use postrider_domain::delivery::Delivery;
 use postrider_domain::ids::Shard;
+use postrider_domain::policy::RetryPolicy;
 use postrider_domain::time::Timestamp;
 use postrider_store::postgres::{PostgresOptions, PostgresStore};
 use postrider_store::{
-    Acceptance, Accepted, DeliveryFilter, Epoch, FORMAT, Hint, History, Intake, Nodes, PROGRAM,
-    Pruned, ShardLeases, ShardSet, StoreError, Upkeep, Work,
+    Acceptance, Accepted, Commit, DeliveryChange, DeliveryFilter, Epoch, FORMAT, Hint, History,
+    Intake, Nodes, PROGRAM, Pruned, ReplayJob, ReplayState, Replays, ShardLeases, ShardSet,
+    StoreError, Upkeep, Usages, Work,
 };
 use postrider_store_testing::samples::{self, acme, answered, at, digest, umbrella};
 
@@ -98,6 +101,89 @@ async fn format_level_rises_when_the_last_older_node_has_left_and_never_falls() 
     println!(
         "format: 0 beside an older node, {FORMAT} after it, an older node refused from then on"
     );
+}
+
+/// Has job 1 request an attempt of this waiting delivery; returns it as it is stored then.
+async fn send_by_job(store: &PostgresStore, leases: &ShardLeases, n: u64, now: u64) -> Delivery {
+    let before = delivery(store, n).await;
+    let after = before.asked_for(at(now)).unwrap().sent_by(samples::replay_id(1));
+    let change = DeliveryChange::of(&before, after, None);
+    let commit = Commit { deliveries: vec![change], ..Commit::default() };
+    store.settle(leases, commit).await.unwrap();
+    delivery(store, n).await
+}
+
+/// Accepts these deliveries, which wait then, and stores job 1.
+async fn waiting_with_a_job(store: &PostgresStore, leases: &ShardLeases, fan_out: u64) {
+    let owed = owed(0, fan_out);
+    put_destinations(store, fan_out).await;
+    store.accept(vec![owed.clone()]).await.unwrap();
+    let policy = RetryPolicy::default();
+    let waits =
+        |before: &Delivery| DeliveryChange::of(before, before.not_admitted(at(1), &policy), None);
+    let deliveries = owed.deliveries.iter().map(waits).collect();
+    store.settle(leases, Commit { deliveries, ..Commit::default() }).await.unwrap();
+    store.put_replay(&samples::replay(&acme(), 1, at(2))).await.unwrap();
+}
+
+async fn outcomes(store: &PostgresStore) -> [u64; 5] {
+    store.replay(&acme(), samples::replay_id(1)).await.unwrap().unwrap().outcomes.0
+}
+
+#[tokio::test]
+async fn deliveries_name_the_job_that_sent_them_when_no_older_node_is_left() {
+    let server = Server::start();
+    let url = server.database("by_job");
+    let new = node(&url, "new").await;
+    let leases = new.hold_shards().await.unwrap();
+    server.sql("by_job", OLD_NODE);
+    waiting_with_a_job(&new, &leases, 2).await;
+    let sent = send_by_job(&new, &leases, 0, 3).await;
+    assert!(sent.is_asked_for() && sent.by_job().is_none(), "an older node runs: {sent:?}");
+    assert_eq!(outcomes(&new).await, [0; 5]);
+    expire(&server, "by_job", "old");
+    let leases = new.hold_shards().await.unwrap();
+    assert!(send_by_job(&new, &leases, 1, 3).await.by_job().is_some());
+    assert_eq!(outcomes(&new).await, [1, 0, 0, 0, 0]);
+    // The engine still has the first one as it sent it.
+    let sent = delivery(&new, 0).await.sent_by(samples::replay_id(1));
+    new.settle(&leases, attempted(&new, &sent, answered(500), at(4)).await).await.unwrap();
+    assert_eq!(outcomes(&new).await, [1, 1, 0, 0, 0]);
+    new.settle(&leases, attempted(&new, &delivery(&new, 0).await, answered(200), at(5)).await)
+        .await
+        .unwrap();
+    assert_eq!(outcomes(&new).await, [1, 0, 1, 0, 0]);
+}
+
+#[tokio::test]
+async fn outcomes_of_a_job_are_what_all_nodes_settled_and_go_with_the_job() {
+    const DELIVERIES: u64 = 12;
+    let server = Server::start();
+    let url = server.database("outcomes");
+    let (a, b) = (node(&url, "a").await, node(&url, "b").await);
+    let leases = a.hold_shards().await.unwrap();
+    waiting_with_a_job(&a, &leases, DELIVERIES).await;
+    for n in 0..DELIVERIES {
+        send_by_job(&a, &leases, n, 3).await;
+    }
+    assert_eq!(outcomes(&b).await, [DELIVERIES, 0, 0, 0, 0]);
+    a.release_shards().await.unwrap();
+    let leases = b.hold_shards().await.unwrap();
+    for n in 0..DELIVERIES {
+        let ending = answered(if n < 9 { 200 } else { 500 });
+        b.settle(&leases, attempted(&b, &delivery(&b, n).await, ending, at(4)).await)
+            .await
+            .unwrap();
+    }
+    assert_eq!(outcomes(&a).await, [0, 3, 9, 0, 0]);
+    let rows = "SELECT string_agg(node || ' ' || pending || ' ' || delivered, ', ' ORDER BY node) \
+                FROM postrider.replay_outcomes";
+    assert_eq!(server.sql("outcomes", rows), "a 12 0, b -12 9");
+    let ended = ReplayJob { state: ReplayState::Cancelled, ..samples::replay(&acme(), 1, at(2)) };
+    a.put_replay(&ended).await.unwrap();
+    assert_eq!(a.forget_replays(&acme(), 0).await.unwrap(), 1);
+    assert_eq!(server.sql("outcomes", "SELECT count(*) FROM postrider.replay_outcomes"), "0");
+    println!("outcomes: {DELIVERIES} deliveries of a job, sent by one node and settled by another");
 }
 
 #[tokio::test]

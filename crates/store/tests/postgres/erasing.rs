@@ -50,6 +50,7 @@ async fn erased_payload_is_in_no_table_and_two_nodes_erase_it_once() {
     });
     let change = |delivery: &Delivery| DeliveryChange {
         before: delivery.state.name(),
+        by_job: None,
         delivery: Delivery {
             attempts: 1,
             ..delivery.cancelled(CancelReason::Asked, at(9)).unwrap()

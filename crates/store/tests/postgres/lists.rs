@@ -22,7 +22,7 @@ async fn every_combination_of_filters_is_read_in_the_order_of_an_index() {
             let state = DeliveryState::Delivered { at: at(n) };
             let (before, attempt) = (StateName::Queued, None);
             let delivery = Delivery { state, ..delivery };
-            changes.push(DeliveryChange { before, delivery, attempt });
+            changes.push(DeliveryChange { before, by_job: None, delivery, attempt });
         }
         store.accept(vec![new]).await.unwrap();
     }

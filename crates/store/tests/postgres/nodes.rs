@@ -64,11 +64,7 @@ pub(crate) async fn attempted(
     let done = samples::finished(now, ending);
     let settled = settle(delivery, &place, turn, done, now, Suspension::Off, &Policy::default());
     Commit {
-        deliveries: vec![DeliveryChange {
-            before: delivery.state.name(),
-            delivery: settled.delivery,
-            attempt: Some(settled.attempt),
-        }],
+        deliveries: vec![DeliveryChange::of(delivery, settled.delivery, Some(settled.attempt))],
         destinations: vec![DestinationChange {
             tenant: settled.destination.tenant,
             id: settled.destination.id,

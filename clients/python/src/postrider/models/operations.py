@@ -40,6 +40,7 @@ __all__ = [
     "RateLimit",
     "Replay",
     "ReplayFilter",
+    "ReplayOutcomes",
     "RetriesDue",
     "SentHeader",
     "SentRequest",
@@ -66,6 +67,20 @@ class ReplayFilter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayOutcomes:
+    """What became of the deliveries that a bulk replay sent; together they are as many as it sent."""
+
+    dead: int
+    delivered: int
+    failed: int
+    """Attempted since, and each time it failed; they wait for their next slots."""
+    pending: int
+    """Not attempted since."""
+    withdrawn: int
+    """Cancelled, or sent by a later bulk replay, before they were delivered or dead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
     """A bulk replay."""
 
@@ -76,6 +91,8 @@ class Replay:
     """How many it has replayed."""
     filter: ReplayFilter
     finished_at: datetime | None
+    outcomes: ReplayOutcomes | None = None
+    """What became of the deliveries that it sent; ``None`` where the server does not know, or is older."""
     per_second: int | None
     skipped: int | None = None
     """When it has finished: how many of ``total`` it did not send."""

@@ -59,7 +59,7 @@ struct Finding {
 enum Said {
     /// Everything is in order.
     Ok(String),
-    /// It works, but could be better: what to do.
+    /// The check passed, with advice on what could be better.
     Note(String),
     /// Something is wrong: what, and what to do.
     Fault(String),

@@ -1,161 +1,94 @@
-//! `postrider replay start --follow`: the progress of a job, with how many were delivered and failed.
-//!
-//! The job knows how many deliveries it has sent; what became of them is counted from the live stream,
-//! which is opened before the job is started.
+//! `postrider replay start --follow`: the progress of a job, with what became of the deliveries that it
+//! sent, as the server counts it.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use postrider_domain::time::Timestamp;
 use serde_json::{Value as Json, json};
 
-use super::super::stream::{Happening, Stream};
-use super::super::{Context, query};
+use super::super::Context;
 use super::{Start, body, path, words};
 use crate::exit::Failure;
-use crate::output::{Output, line, part, time};
+use crate::output::{Output, line, part};
 
 /// How often the job is asked for.
 const ASK_EVERY: Duration = Duration::from_millis(250);
-/// After a job has finished, so many looks without an attempt end the wait: those that are left wait
-/// for something else, such as their destination.
+/// After a job has ended, so many looks without an attempt end the wait: those that are left wait for
+/// something else, such as their destination.
 const LOOKS_MAX: u32 = 40;
 
 pub(super) async fn start(context: &Context, start: Start) -> Result<(), Failure> {
-    let only = start.destination.clone();
-    let query = query(vec![("destination", only), ("body", Some("no".to_owned()))]);
-    let mut stream = Stream::open(context, &query).await?;
     let job = context.post("/v1/replays", Some(&body(start))).await?;
-    let (path, mut tally) = (path(&part(&job, "id"), "")?, Tally::of(&job));
+    let path = path(&part(&job, "id"), "")?;
     let mut progress = Progress::new(context.output, &job);
     let mut ticks = tokio::time::interval(ASK_EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut quiet_looks = 0;
+    let (mut quiet_looks, mut pending) = (0, None);
     let job = loop {
-        tokio::select! {
-            happening = stream.next() => match happening? {
-                Happening { name, data } if name == "attempt" => {
-                    if tally.count(&data["delivery"], &data["attempt"]) {
-                        quiet_looks = 0;
-                    }
-                }
-                Happening { name, data } if name == "lagged" => {
-                    tally.missed += data["missed"].as_u64().unwrap_or(0);
-                    stream = Stream::open(context, &query).await?;
-                }
-                Happening { .. } => {}
-            },
-            _ = ticks.tick() => {
-                let job = context.get(&path, &[]).await?;
-                progress.tell(&job, &tally);
-                let sent = job["done"].as_u64().unwrap_or(0);
-                let has_ended = job["state"] != "running";
-                quiet_looks += u32::from(has_ended);
-                if has_ended && (tally.attempted() >= sent || quiet_looks > LOOKS_MAX) {
-                    break job;
-                }
-            }
+        ticks.tick().await;
+        let job = context.get(&path, &[]).await?;
+        let counts = Counts::of(&job);
+        progress.tell(&job, &counts);
+        let has_ended = job["state"] != "running";
+        let is_quiet = pending.replace(counts.pending) == Some(counts.pending);
+        quiet_looks = if has_ended && is_quiet { quiet_looks + 1 } else { 0 };
+        if has_ended && (counts.pending == 0 || quiet_looks > LOOKS_MAX) {
+            break job;
         }
     };
     progress.end();
-    finish(context, &job, &tally)
+    finish(context, &job)
 }
 
 /// Prints the result; fails if a delivery failed, or the job did not finish.
-fn finish(context: &Context, job: &Json, tally: &Tally) -> Result<(), Failure> {
-    let (delivered, failed) = (tally.delivered, tally.failed());
+fn finish(context: &Context, job: &Json) -> Result<(), Failure> {
+    let Counts { delivered, failed, dead, pending } = Counts::of(job);
     let mut answer = job.clone();
     answer["delivered"] = json!(delivered);
-    answer["failed"] = json!(failed);
-    answer["not_attempted"] = json!(tally.open(job));
+    answer["failed"] = json!(failed + dead);
+    answer["not_attempted"] = json!(pending);
     context.output.value(&answer, |job| {
         let mut text = words::one(&context.show(), job);
-        text += &format!("\ndelivered {delivered}, failed {failed}");
-        let open = tally.open(job);
-        if tally.missed > 0 {
-            text += &format!("\nAt least: {} events of the stream were missed.", tally.missed);
-        } else if open > 0 {
+        if pending > 0 {
             text += &format!(
-                "\n{open} were not attempted yet: their destination is disabled, at its limit, or on \
-                 another node. See: postrider deliveries list --state waiting"
+                "\n{pending} were not attempted yet: their destination is disabled, or at its limit. \
+                 See: postrider deliveries list --state waiting"
             );
         }
         text
     })?;
     match job["state"].as_str() {
-        Some("finished") if failed == 0 => Ok(()),
-        Some("finished") => {
+        Some("finished") if failed + dead == 0 => Ok(()),
+        Some("finished") if dead == 0 => {
             Err(Failure::failed(format!("{failed} failed: they are retried by their schedule")))
         }
+        Some("finished") => Err(Failure::failed(format!(
+            "{failed} failed and are retried by their schedule, {dead} are dead"
+        ))),
         Some(_) | None => Err(Failure::failed(format!("the job is {}", part(job, "state")))),
     }
 }
 
-/// What became of the deliveries of a job.
-struct Tally {
-    filter: Json,
-    began: Option<Timestamp>,
+/// What became of the deliveries that a job sent. All are 0 where an earlier version of the server does
+/// not say it.
+struct Counts {
     delivered: u64,
-    /// Those whose last attempt failed.
-    failed: HashSet<String>,
-    /// Events of the stream that did not arrive.
-    missed: u64,
+    /// Those that failed and wait for their next slots.
+    failed: u64,
+    dead: u64,
+    /// Those that were not attempted since.
+    pending: u64,
 }
 
-impl Tally {
-    fn of(job: &Json) -> Tally {
-        let (filter, began) = (job["filter"].clone(), time(job, "created_at"));
-        Tally { filter, began, delivered: 0, failed: HashSet::new(), missed: 0 }
-    }
-
-    fn failed(&self) -> u64 {
-        u64::try_from(self.failed.len()).unwrap_or(u64::MAX)
-    }
-
-    fn attempted(&self) -> u64 {
-        self.delivered + self.failed()
-    }
-
-    /// How many of those that were sent were not seen to be attempted.
-    fn open(&self, job: &Json) -> u64 {
-        job["done"].as_u64().unwrap_or(0).saturating_sub(self.attempted())
-    }
-
-    /// Counts an attempt, if it was made for a delivery of the job.
-    fn count(&mut self, delivery: &Json, attempt: &Json) -> bool {
-        let id = part(delivery, "id");
-        let was_failed = self.failed.contains(&id);
-        if !was_failed && !self.is_ours(delivery, attempt) {
-            return false;
+impl Counts {
+    fn of(job: &Json) -> Counts {
+        let count = |name: &str| job["outcomes"][name].as_u64().unwrap_or(0);
+        Counts {
+            delivered: count("delivered"),
+            failed: count("failed"),
+            dead: count("dead"),
+            pending: count("pending"),
         }
-        if attempt["outcome"] == "delivered" {
-            self.failed.remove(&id);
-            self.delivered += 1;
-        } else {
-            self.failed.insert(id);
-        }
-        true
-    }
-
-    /// Whether this is the first attempt that the job caused. A replay begins a new schedule, so it is
-    /// a first attempt of a delivery that is older than the job; of one that waits it is `manual`.
-    fn is_ours(&self, delivery: &Json, attempt: &Json) -> bool {
-        let is = |wanted: &str, field: &str| {
-            self.filter[wanted].is_null() || self.filter[wanted] == delivery[field]
-        };
-        let created = time(delivery, "created_at");
-        let after =
-            |name: &str| time(&self.filter, name).is_none_or(|since| created >= Some(since));
-        let before = |until: Option<Timestamp>| until.is_none_or(|until| created < Some(until));
-        let turn = if self.filter["state"] == "waiting" { "manual" } else { "first" };
-        (attempt["turn"] == turn || attempt["turn"] == "probe")
-            && is("destination", "destination_id")
-            && is("subscription", "subscription_id")
-            && is("type", "type")
-            && after("since")
-            && before(time(&self.filter, "until"))
-            && before(self.began)
     }
 }
 
@@ -177,8 +110,8 @@ impl Progress {
         Progress { output, bar, last: String::new() }
     }
 
-    fn tell(&mut self, job: &Json, tally: &Tally) {
-        let (delivered, failed) = (tally.delivered, tally.failed());
+    fn tell(&mut self, job: &Json, counts: &Counts) {
+        let (delivered, failed) = (counts.delivered, counts.failed + counts.dead);
         if let Some(bar) = &self.bar {
             bar.set_position(job["done"].as_u64().unwrap_or(0));
             bar.set_message(format!("delivered {delivered}, failed {failed}"));
@@ -205,37 +138,5 @@ impl Progress {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn attempts_of_the_job_are_counted_once_for_each_delivery() {
-        let job = json!({
-            "created_at": "2026-11-18T02:00:00.000Z", "done": 4,
-            "filter": {"state": "dead", "destination": "dst_1", "subscription": null, "type": null,
-                       "since": "2026-11-17T00:00:00.000Z", "until": null},
-        });
-        let mut tally = Tally::of(&job);
-        let mut count = |id: &str, created: &str, turn: &str, outcome: &str| {
-            let delivery = json!({"id": id, "destination_id": "dst_1", "created_at": created});
-            tally.count(&delivery, &json!({"turn": turn, "outcome": outcome}))
-        };
-        let (old, older) = ("2026-11-17T12:00:00.000Z", "2026-11-16T12:00:00.000Z");
-        assert!(count("a", old, "first", "delivered"));
-        assert!(count("b", old, "first", "failed"));
-        assert!(count("b", old, "retry", "failed"), "again, and still one failure");
-        assert!(count("c", old, "first", "failed"));
-        assert!(count("c", old, "retry", "delivered"), "a failure that recovered");
-        assert!(
-            !count("d", "2026-11-18T02:00:01.000Z", "first", "delivered"),
-            "newer than the job"
-        );
-        assert!(!count("e", old, "retry", "failed"), "it waited without the job");
-        assert!(!count("f", older, "first", "failed"), "accepted before `since`");
-        assert_eq!((tally.delivered, tally.failed(), tally.open(&job)), (2, 1, 1));
     }
 }

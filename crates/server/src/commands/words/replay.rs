@@ -17,6 +17,7 @@ pub(in crate::commands) fn list(show: &Show, list: &Json) -> String {
         Column::new("ID"),
         Column::new("STATE"),
         Column::new("SENT").right(),
+        Column::new("OUTCOME").optional(),
         Column::new("STARTED"),
         Column::new("WHICH").cut(8),
     ];
@@ -25,6 +26,7 @@ pub(in crate::commands) fn list(show: &Show, list: &Json) -> String {
             cell(one, "id"),
             state(one),
             Cell::from(format!("{} of {}", part(one, "done"), part(one, "total"))),
+            Cell::from(outcome(one).unwrap_or_default()),
             show.when(one, "created_at"),
             Cell::from(which(one)),
         ]
@@ -49,6 +51,22 @@ fn which(one: &Json) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
+/// What became of the deliveries that it sent; `None` if that is not known, or if it has sent none.
+pub(in crate::commands) fn outcome(one: &Json) -> Option<String> {
+    let count = |name: &str| one["outcomes"][name].as_u64();
+    if one["done"] == 0 {
+        return None;
+    }
+    let (delivered, failed) = (count("delivered")?, count("failed")?);
+    let mut text = format!("delivered {delivered}, failed {failed}");
+    for name in ["dead", "withdrawn", "pending"] {
+        if let Some(count) = count(name).filter(|count| *count > 0) {
+            text += &format!(", {name} {count}");
+        }
+    }
+    Some(text)
+}
+
 pub(in crate::commands) fn one(show: &Show, one: &Json) -> String {
     if one["dry_run"] == true {
         let total = one["total"].as_u64().unwrap_or(0);
@@ -71,6 +89,7 @@ pub(in crate::commands) fn one(show: &Show, one: &Json) -> String {
         .with("which", which(one))
         .with("sent", format!("{} of {}", part(one, "done"), part(one, "total")))
         .with_some("not sent", skipped)
+        .with_some("outcome", outcome(one))
         .with_some("pace", pace)
         .with_some("started", show.moment(one, "created_at"))
         .with_some("finished", show.moment(one, "finished_at"))

@@ -257,6 +257,9 @@ fn replays_at_80_columns() {
         json!({
             "id": id("rpl", n), "state": state, "per_second": 50, "total": 500, "done": done,
             "skipped": if state == "finished" { json!(500 - done) } else { json!(null) },
+            "outcomes": {
+                "pending": 1, "failed": 3, "delivered": done - 6, "dead": 2, "withdrawn": 0,
+            },
             "filter": {
                 "state": "dead", "destination": id("dst", 1), "subscription": null, "type": null,
                 "since": "2026-11-17T00:00:00.000Z", "until": null, "ended_since": null,

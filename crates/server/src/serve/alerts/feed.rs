@@ -111,7 +111,7 @@ impl AlertFeed {
         (gathered.is_suspended, gathered.full.clone())
     }
 
-    /// What has happened since the last call.
+    /// Takes the events since the last call.
     pub(super) fn drain(&self) -> Vec<Seen> {
         let happened = std::mem::take(&mut self.gathered().happened);
         let seen = |((kind, scope), (count, worst))| Seen { kind, scope, count, worst };

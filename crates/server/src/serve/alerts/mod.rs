@@ -54,7 +54,7 @@ enum Channel {
     Email(Box<Email>),
 }
 
-/// What tries targets and shows how they do.
+/// Sends test alerts to targets and shows the state of each target.
 pub(super) struct Desk {
     targets: Vec<Arc<Target>>,
     /// Where the messages come from.

@@ -41,7 +41,7 @@ pub(super) struct Sight {
     examples: HashMap<DestinationId, (u64, Example)>,
 }
 
-/// What was last found of disk and store.
+/// The last findings on disk and store.
 #[derive(Default)]
 struct Probes {
     disk: Option<String>,
@@ -61,7 +61,7 @@ impl Sight {
         Sight { store, metrics, feed, probes, scopes, name, examples: HashMap::new() }
     }
 
-    /// What lasts now; `None` until the destinations are counted after the start.
+    /// The conditions that last now; `None` until the destinations are counted after the start.
     pub(super) async fn look(&mut self) -> Option<Vec<Seen>> {
         let standing = self.metrics.standing()?;
         let mut seen = self.server();
@@ -93,7 +93,7 @@ impl Sight {
         Some(seen)
     }
 
-    /// What is wrong with the server itself.
+    /// The faults of the server itself.
     fn server(&self) -> Vec<Seen> {
         let (is_suspended, full) = self.feed.standing();
         let probes = self.probes.lock().unwrap_or_else(PoisonError::into_inner);

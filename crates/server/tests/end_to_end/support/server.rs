@@ -264,10 +264,14 @@ impl Server {
 
     /// What it printed after these words on its standard output, which is read by this alone.
     pub(crate) fn printed(&mut self, words: &str) -> String {
+        self.first_printed(words).unwrap_or_else(|| panic!("it did not print {words:?}"))
+    }
+
+    /// The same; `None` if it did not print that until it ended.
+    pub(crate) fn first_printed(&mut self, words: &str) -> Option<String> {
         let stdout = self.child.stdout.take().unwrap();
         let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
-        let line = lines.find_map(|line| line.strip_prefix(words).map(str::to_owned));
-        line.unwrap_or_else(|| panic!("it did not print {words:?}"))
+        lines.find_map(|line| line.strip_prefix(words).map(str::to_owned))
     }
 
     /// The identifier of the process.

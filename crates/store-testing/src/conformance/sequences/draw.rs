@@ -164,8 +164,7 @@ impl Dice {
             1 => before.cancelled(CancelReason::Asked, self.now).unwrap_or(before.clone()),
             _ => before.replayed(self.now).unwrap_or(before.clone()),
         };
-        let before = before.state.name();
-        let change = DeliveryChange { before, delivery: after, attempt: None };
+        let change = DeliveryChange::of(&before, after, None);
         let commit = Commit { deliveries: vec![change], ..Commit::default() };
         Operation::Settle(self.parity(), commit)
     }
@@ -257,11 +256,8 @@ impl Dice {
             } else {
                 delivery.replayed(self.now)
             };
-            commit.deliveries.push(DeliveryChange {
-                before: delivery.state.name(),
-                delivery: after.unwrap(),
-                attempt: None,
-            });
+            let after = after.unwrap().sent_by(job.id);
+            commit.deliveries.push(DeliveryChange::of(&delivery, after, None));
         }
         if commit.deliveries.is_empty() {
             job.state = ReplayState::Finished;

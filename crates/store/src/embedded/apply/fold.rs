@@ -11,7 +11,8 @@ use postrider_domain::attempt::Attempt;
 use postrider_domain::attempt_tally::{AttemptHour, hour_of};
 use postrider_domain::circuit::{Circuit, Transition};
 use postrider_domain::delivery::{Delivery, DeliveryState, StateName};
-use postrider_domain::ids::{DeliveryId, DestinationId, TenantId};
+use postrider_domain::ids::{DeliveryId, DestinationId, ReplayId, TenantId};
+use postrider_domain::job_outcomes::{OutcomeChange, count_outcomes};
 use postrider_domain::ledger::{LedgerDelta, Movement, movement};
 use postrider_domain::time::Timestamp;
 
@@ -72,6 +73,8 @@ pub(super) struct Fold<'r> {
     pub(super) destinations: QuickMap<DestinationId, (&'r TenantId, &'r Circuit)>,
     pub(super) transitions: Vec<(&'r TenantId, DestinationId, &'r Transition)>,
     pub(super) replays: Vec<&'r ReplayJob>,
+    /// What is added to the outcomes of jobs, with their tenants.
+    pub(super) outcomes: QuickMap<ReplayId, (&'r TenantId, OutcomeChange)>,
     pub(super) ledger: QuickMap<&'r TenantId, LedgerDelta>,
     pub(super) tallies: QuickMap<(&'r TenantId, i64), Tally>,
     pub(super) backlog: QuickMap<DestinationId, i64>,
@@ -140,8 +143,12 @@ impl<'r> Fold<'r> {
     }
 
     pub(super) fn settle(&mut self, commit: &'r Commit) {
-        for DeliveryChange { before, delivery, attempt } in &commit.deliveries {
+        for DeliveryChange { before, by_job, delivery, attempt } in &commit.deliveries {
             self.count_change(delivery, movement(*before, delivery, attempt.as_ref()));
+            count_outcomes(*by_job, delivery, |job, outcome, n| {
+                let (_, change) = self.outcomes.entry(job).or_insert((&delivery.tenant, [0; _]));
+                change[outcome as usize] += n;
+            });
             if let Some(attempt) = attempt {
                 self.count_attempt(delivery.destination, attempt);
             }

@@ -129,6 +129,7 @@ impl MainFile {
     ) -> Result<(), StoreError> {
         let transaction = self.connection.transaction().at(&self.path)?;
         advance_replays(&transaction, &self.path, fold)?;
+        add_outcomes(&transaction, &self.path, fold)?;
         write_counters(&transaction, &self.path, fold, new_days)?;
         write_marks(&transaction, &self.path, marks)?;
         let written = write_lanes(&transaction, fold)
@@ -216,6 +217,21 @@ fn advance_replays(
             current.state = job.state;
             current.finished_at = job.finished_at;
         }
+        rows::put_replay(transaction, &current).at(path)?;
+    }
+    Ok(())
+}
+
+/// Adds to the outcomes of jobs. A job that was removed meanwhile has none.
+fn add_outcomes(
+    transaction: &Transaction<'_>,
+    path: &Path,
+    fold: &Fold<'_>,
+) -> Result<(), StoreError> {
+    for (id, (tenant, change)) in &fold.outcomes {
+        let found = rows::replay(transaction, path, tenant, *id)?;
+        let Some(mut current) = found else { continue };
+        current.outcomes = current.outcomes.plus(change);
         rows::put_replay(transaction, &current).at(path)?;
     }
     Ok(())

@@ -40,6 +40,8 @@ struct OfTenant {
     destinations: Vec<(usize, usize)>,
     /// Whether a replay job advanced.
     has_replay: bool,
+    /// Whether the outcomes of a replay job changed.
+    has_outcome: bool,
 }
 
 /// What a read depends on: it waits for the applier while something of it is not applied.
@@ -53,7 +55,7 @@ pub(in crate::embedded) enum Needs {
     AttemptsAt(Vec<DestinationId>),
     /// The transitions of this destination's circuit.
     TransitionsOf(DestinationId),
-    /// The progress of replay jobs.
+    /// The progress and the outcomes of replay jobs.
     Replays,
 }
 
@@ -111,7 +113,10 @@ impl Batch {
                     }
                     Decoded::Settle(commit) => {
                         for (within, change) in commit.deliveries.iter().enumerate() {
-                            add(&change.delivery.tenant, &|of| of.changes.push((place, within)));
+                            add(&change.delivery.tenant, &|of| {
+                                of.changes.push((place, within));
+                                of.has_outcome |= change.moves_outcome();
+                            });
                         }
                         for (within, change) in commit.destinations.iter().enumerate() {
                             add(&change.tenant, &|of| of.destinations.push((place, within)));
@@ -158,7 +163,7 @@ impl Batch {
             Needs::TransitionsOf(id) => self
                 .destinations(of)
                 .any(|change| change.id == *id && !change.transitions.is_empty()),
-            Needs::Replays => of.has_replay,
+            Needs::Replays => of.has_replay || of.has_outcome,
         }
     }
 }

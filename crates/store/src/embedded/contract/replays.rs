@@ -1,9 +1,11 @@
 //! Bulk replay jobs.
 
+use std::path::Path;
+
 use async_trait::async_trait;
 use postrider_domain::delivery::Delivery;
 use postrider_domain::ids::{ReplayId, TenantId};
-use rusqlite::params;
+use rusqlite::{Transaction, params};
 
 use super::cursor;
 use super::deliveries;
@@ -18,8 +20,13 @@ use crate::records::{Page, PageRequest, ReplayJob};
 #[async_trait]
 impl Replays for EmbeddedStore {
     async fn put_replay(&self, job: &ReplayJob) -> Result<(), StoreError> {
-        let job = job.clone();
-        self.change(move |transaction, path| rows::put_replay(transaction, &job).at(path)).await
+        let mut job = job.clone();
+        let put = move |transaction: &Transaction<'_>, path: &Path| {
+            let stored = rows::replay(transaction, path, &job.tenant, job.id)?;
+            job.outcomes = stored.map(|stored| stored.outcomes).unwrap_or_default();
+            rows::put_replay(transaction, &job).at(path)
+        };
+        self.change(put).await
     }
 
     async fn replay(

@@ -66,6 +66,6 @@ impl Canonical {
     }
 
     pub(crate) fn replay(&mut self, job: &ReplayJob) {
-        codec::put_replay(&mut self.0, job);
+        codec::put_whole_replay(&mut self.0, job);
     }
 }

@@ -186,6 +186,9 @@ pub(in crate::embedded) const MAIN: &[&str] = &[
     ) WITHOUT ROWID;
     CREATE INDEX attempt_hours_by_time ON attempt_hours (hour);
 ",
+    // No table changes, but the encoding of a waiting delivery may have the job that sent it, and that of a job
+    // what became of its deliveries, which an earlier version could not read.
+    "",
 ];
 
 /// The first migration of a day's file.

@@ -30,7 +30,7 @@ pub enum JournalError {
     /// The journal is missing although it must exist.
     #[error("{directory}: the journal is gone; the store is known to have had one")]
     NoJournal {
-        /// Where it was looked for.
+        /// The directory in which the journal was looked for.
         directory: String,
     },
     /// A segment of another store.
@@ -72,7 +72,7 @@ pub enum JournalError {
     Behind {
         /// The journal's last record.
         last: u64,
-        /// What the caller has applied.
+        /// The last position that the caller has applied.
         applied: u64,
     },
     /// The options contradict each other.

@@ -116,7 +116,7 @@ impl fmt::Display for Position {
     }
 }
 
-/// One record, as it was appended.
+/// A record of the journal, with the bytes that were appended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     /// Its position.

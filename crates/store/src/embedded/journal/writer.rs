@@ -445,7 +445,7 @@ impl Writer {
                 return Ok(());
             }
             if self.following.is_some() {
-                // It was made of a used file.
+                // The segment that was prepared next was made of a file with old records: use it up now.
                 self.rotate(false)?;
             }
             self.spares.renew().map_err(Trouble::of)?;

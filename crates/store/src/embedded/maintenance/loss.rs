@@ -99,20 +99,21 @@ impl EmbeddedStore {
             })
         });
         let is_stale = |one: &Delivery| !known.contains(&one.id);
-        // Its state before is set to its state after, so that the ledger does not count it twice.
+        // Its state before is set to its state after, so that the ledger does not count it twice, nor
+        // does the job that sent it.
         let stale: Vec<_> = rows.await?.into_iter().filter(is_stale).collect();
         let lost_ids: std::collections::HashSet<_> = lost.iter().map(|(_, one)| one.id).collect();
         let stale: Vec<_> = stale.into_iter().filter(|one| !lost_ids.contains(&one.id)).collect();
         let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
         let (cancelled, unknown) = (count(lost.len()), count(stale.len()));
-        let stale = stale.into_iter().map(|one| (StateName::Cancelled, one));
+        let stale = stale.into_iter().map(|one| (StateName::Cancelled, one.without_job()));
         let all: Vec<_> = lost.into_iter().chain(stale).collect();
         let leases = self.hold_shards().await?;
         for some in all.chunks(TOGETHER) {
-            let change = |(before, delivery): &(StateName, Delivery)| {
+            let change = |(before, one): &(StateName, Delivery)| {
                 let state = DeliveryState::Cancelled { at: now, reason: CancelReason::Asked };
-                let delivery = Delivery { state, ..delivery.clone() };
-                DeliveryChange { before: *before, delivery, attempt: None }
+                let delivery = Delivery { state, ..one.clone() };
+                DeliveryChange { before: *before, by_job: one.by_job(), delivery, attempt: None }
             };
             let deliveries = some.iter().map(change).collect();
             self.settle(&leases, Commit { deliveries, ..Commit::default() }).await?;

@@ -58,7 +58,7 @@ async fn fill(store: &EmbeddedStore) {
                 }
             };
             let before = StateName::Queued;
-            changes.push(DeliveryChange { before, delivery: after, attempt: None });
+            changes.push(DeliveryChange { before, by_job: None, delivery: after, attempt: None });
         }
         store.accept(batch).await.unwrap();
     }

@@ -69,7 +69,12 @@ fn cancelled(delivery: Delivery) -> Delivery {
 
 async fn settle(store: &EmbeddedStore, changed: Vec<Delivery>) {
     let shards = store.hold_shards().await.unwrap();
-    let change = |delivery| DeliveryChange { before: StateName::Queued, delivery, attempt: None };
+    let change = |delivery| DeliveryChange {
+        before: StateName::Queued,
+        by_job: None,
+        delivery,
+        attempt: None,
+    };
     let deliveries = changed.into_iter().map(change).collect();
     store.settle(&shards, Commit { deliveries, ..Commit::default() }).await.unwrap();
 }
@@ -300,6 +305,7 @@ fn delivered_at_once(tenant: &TenantId) -> Commit {
     Commit {
         deliveries: vec![DeliveryChange {
             before: StateName::Queued,
+            by_job: None,
             delivery: delivered(queued),
             attempt: Some(attempt),
         }],

@@ -14,12 +14,13 @@ use postrider_domain::attempt_tally::{AttemptHour, hour_of};
 use postrider_domain::circuit::{Circuit, Transition};
 use postrider_domain::delivery::{Delivery, StateName};
 use postrider_domain::ids::{DeliveryId, DestinationId, Shard, TenantId};
+use postrider_domain::job_outcomes::ByJob;
 use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
 use super::StoreState;
 use super::days::day_of;
-use super::delivery_columns::{DONE, OPEN, delivery, state_number};
+use super::delivery_columns::{DONE, OPEN, by_job, delivery, state_number};
 use super::error::for_everybody;
 use super::pool::{Refused, Scope, Step, Transaction};
 use super::rows::{self, get, json, uuid};
@@ -43,15 +44,26 @@ pub(super) struct Request {
     answer: oneshot::Sender<Result<(), StoreError>>,
 }
 
+/// The format level from which deliveries name the job that sent them. A node of an earlier version
+/// would end them without counting the outcome.
+const BY_JOB_SINCE: u32 = 3;
+
 /// Passes a commit to the task and waits for the answer.
 pub(super) async fn settle(
+    core: &StoreState,
     line: &mpsc::Sender<Request>,
     leases: &ShardLeases,
-    commit: Commit,
+    mut commit: Commit,
 ) -> Result<(), StoreError> {
     let Commit { deliveries, destinations, replay, traces: _ } = &commit;
     if deliveries.is_empty() && destinations.is_empty() && replay.is_none() {
         return Ok(());
+    }
+    let has_jobs = deliveries.iter().any(|change| change.delivery.by_job().is_some());
+    if has_jobs && core.format().await? < BY_JOB_SINCE {
+        for change in &mut commit.deliveries {
+            change.delivery = change.delivery.clone().without_job();
+        }
     }
     let (answer, answered) = oneshot::channel();
     let gone = || StoreError::Stopped("it was closed".into());
@@ -161,7 +173,7 @@ impl StoreState {
             transaction.rollback().await?;
             return Ok(answers);
         }
-        match plan.write(transaction).await {
+        match plan.write(transaction, &self.options.node).await {
             Ok(()) => {
                 self.folding.appended();
                 Ok(answers)
@@ -187,14 +199,22 @@ fn shards(commit: &Commit) -> impl Iterator<Item = Shard> + '_ {
 struct Found {
     /// Shards that this node owns, while its lease holds.
     epochs: HashMap<Shard, Epoch>,
-    /// State and number of attempts of unfinished deliveries.
-    open: HashMap<DeliveryId, (i16, i32)>,
+    /// Unfinished deliveries.
+    open: HashMap<DeliveryId, Standing>,
     destinations: HashMap<(TenantId, DestinationId), StoredDestination>,
     replays: HashSet<(TenantId, Uuid)>,
     /// The hours of destinations in which attempts began.
     hours: HashMap<(DestinationId, i64), AttemptHour>,
     /// Deliveries whose stored state differs from the commit's `before`, in full.
     closer: HashMap<DeliveryId, Closer>,
+}
+
+/// What a settlement needs to know of an unfinished delivery.
+struct Standing {
+    state: i16,
+    attempts: i32,
+    /// The job that counts its outcome.
+    by_job: Option<ByJob>,
 }
 
 /// A destination as it is stored.
@@ -223,7 +243,7 @@ const LOCK_LEASE: &str = "SELECT 1 FROM postrider.nodes \
      WHERE name = $1 AND expires_at > clock_timestamp() FOR NO KEY UPDATE";
 const OWNED: &str = "SELECT shard, epoch FROM postrider.shards \
      WHERE owner = $1 AND shard = ANY($2::smallint[])";
-const STANDING: &str = "SELECT id, state, attempts FROM postrider.deliveries_open \
+const STANDING: &str = "SELECT id, state, attempts, by_job FROM postrider.deliveries_open \
      WHERE id = ANY($1::uuid[])";
 const PLACES: &str = "SELECT tenant, id, circuit, transitions FROM postrider.destinations \
      WHERE id = ANY($1::uuid[])";
@@ -279,7 +299,8 @@ async fn look(
     }
     for row in &next() {
         let id = DeliveryId::from_bytes(rows::id(row, "id")?);
-        found.open.insert(id, (get(row, "state")?, get(row, "attempts")?));
+        let (state, attempts) = (get(row, "state")?, get(row, "attempts")?);
+        found.open.insert(id, Standing { state, attempts, by_job: by_job(row)? });
     }
     for row in &next() {
         let id = DestinationId::from_bytes(rows::id(row, "id")?);
@@ -314,8 +335,10 @@ fn touched_hours(commits: &[&Commit]) -> (Vec<Uuid>, Vec<i64>) {
 impl Found {
     /// Whether a delivery is unfinished and in the state that the commit expects.
     fn is_plain(&self, change: &DeliveryChange) -> bool {
-        let DeliveryChange { before, delivery, attempt } = change;
-        let Some((state, attempts)) = self.open.get(&delivery.id) else { return false };
+        let DeliveryChange { before, by_job: _, delivery, attempt } = change;
+        let Some(Standing { state, attempts, by_job: _ }) = self.open.get(&delivery.id) else {
+            return false;
+        };
         let is_next = |attempt: &Attempt| {
             i64::from(*attempts) + 1 == i64::from(delivery.attempts)
                 && attempt.number == delivery.attempts
@@ -430,7 +453,7 @@ impl Found {
     /// Whether a change is stored already, because its commit is repeated; an error if it does not
     /// fit the stored delivery.
     fn is_applied(&self, change: &DeliveryChange) -> Result<bool, StoreError> {
-        let DeliveryChange { before, delivery, attempt } = change;
+        let DeliveryChange { before, by_job: _, delivery, attempt } = change;
         let closer = self.closer.get(&delivery.id);
         let Some(closer) = closer.filter(|closer| closer.stored.tenant == delivery.tenant) else {
             let what = format!("{} of {} is not there", delivery.id, delivery.tenant);
@@ -441,7 +464,10 @@ impl Found {
             (Some(attempt), Some(logged)) => logged == Some(attempt),
             (_, _) => true,
         };
-        if closer.stored == *delivery && is_logged {
+        // The first time, the commit may have been written without the job.
+        let is_same =
+            closer.stored.clone().without_job() == delivery.clone().without_job() && is_logged;
+        if is_same {
             return Ok(true);
         }
         let is: StateName = closer.stored.state.name();

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use postrider_domain::attempt_tally::{AttemptHour, hour_of};
 use postrider_domain::delivery::StateName;
-use postrider_domain::ids::DestinationId;
+use postrider_domain::ids::{DestinationId, ReplayId};
+use postrider_domain::job_outcomes::{OutcomeChange, count_outcomes};
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
@@ -15,7 +16,7 @@ use crate::postgres::delivery_columns::{
     DELETE_DONE, DELETE_OPEN, DeliveryColumns, INSERT_DONE, INSERT_OPEN, UPDATE_DONE, UPDATE_OPEN,
 };
 use crate::postgres::pool::{Refused, Step, Transaction};
-use crate::postgres::replays::state_number as job_state;
+use crate::postgres::replays::{ADD_OUTCOMES, OutcomeColumns, state_number as job_state};
 use crate::postgres::rows::{AttemptColumns, ms, to_json, uuid};
 use crate::postgres::statistics::HourColumns;
 use crate::records::{Commit, DestinationChange, ReplayJob};
@@ -35,6 +36,8 @@ pub(super) struct Plan<'a> {
     places: DestinationColumns<'a>,
     timeline: TimelineColumns<'a>,
     job: Option<&'a ReplayJob>,
+    /// What is added to the outcomes of jobs, with their tenants.
+    outcomes: BTreeMap<ReplayId, (&'a str, OutcomeChange)>,
     counts: Counts<'a>,
     /// The hours in which attempts began, with these attempts.
     hours: BTreeMap<(DestinationId, i64), (&'a str, AttemptHour)>,
@@ -105,6 +108,12 @@ impl<'a> Plan<'a> {
                 (false, false) => &mut self.amended,
             };
             columns.push(delivery);
+            let stored = found.open.get(&delivery.id).and_then(|standing| standing.by_job);
+            count_outcomes(stored, delivery, |job, outcome, n| {
+                let of_job = self.outcomes.entry(job);
+                let (_, change) = of_job.or_insert((delivery.tenant.as_str(), [0; _]));
+                change[outcome as usize] += n;
+            });
             self.counts.moved(change.before, delivery, change.attempt.as_ref());
             if let Some(attempt) = &change.attempt {
                 let pushed = self.attempts.push(delivery, attempt);
@@ -162,15 +171,23 @@ impl<'a> Plan<'a> {
     }
 
     /// Writes everything and commits, in one round trip.
-    pub(super) async fn write(mut self, transaction: Transaction<'_>) -> Result<(), Refused> {
+    pub(super) async fn write(
+        mut self,
+        transaction: Transaction<'_>,
+        node: &str,
+    ) -> Result<(), Refused> {
         if let Some(error) = self.failure.take() {
             return Err(Refused::Other(error));
         }
         let (ledger, tallies) = std::mem::take(&mut self.counts).columns();
         let hours = HourColumns::of(std::mem::take(&mut self.hours));
         let job = self.job.map(JobColumns::of);
+        let mut outcomes = OutcomeColumns::default();
+        for (id, (tenant, change)) in std::mem::take(&mut self.outcomes) {
+            outcomes.push(tenant, id, &change);
+        }
         let Plan { moved, ended, revived, amended, attempts, places, timeline, .. } = &self;
-        let all: [(bool, &str, Vec<&(dyn ToSql + Sync)>); 13] = [
+        let all: [(bool, &str, Vec<&(dyn ToSql + Sync)>); 14] = [
             (moved.is_empty(), &UPDATE_OPEN, moved.open()),
             (ended.is_empty(), DELETE_OPEN, ended.ids()),
             (ended.is_empty(), &INSERT_DONE, ended.done()),
@@ -181,6 +198,7 @@ impl<'a> Plan<'a> {
             (places.id.is_empty(), UPDATE_DESTINATIONS, places.all()),
             (timeline.number.is_empty(), INSERT_TRANSITIONS, timeline.all()),
             (job.is_none(), ADVANCE_JOB, job.iter().flat_map(JobColumns::all).collect()),
+            (outcomes.is_empty(), ADD_OUTCOMES, outcomes.all(&node)),
             (ledger.is_empty(), LedgerColumns::SQL, ledger.all()),
             (tallies.is_empty(), TallyColumns::SQL, tallies.all()),
             (hours.is_empty(), HourColumns::SQL, hours.all()),

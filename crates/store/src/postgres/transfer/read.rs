@@ -14,7 +14,7 @@ use super::super::days::DAY_MS;
 use super::super::delivery_columns::{DONE, OPEN, deliveries};
 use super::super::error::corrupt;
 use super::super::pool::{Params, Scope};
-use super::super::replays::job;
+use super::super::replays::{SELECT as SELECT_JOBS, job};
 use super::super::rows::{self, ATTEMPT, count, get, json, parse, unsigned, uuid};
 use super::super::statistics::attempt_hour;
 use crate::error::StoreError;
@@ -128,7 +128,12 @@ impl PostgresStore {
             "SELECT * FROM postrider.{} WHERE (tenant, id) > ($1, $2) ORDER BY tenant, id LIMIT $3",
             part.as_str()
         );
-        let found = if part == Part::Destinations {
+        let found = if part == Part::Replays {
+            let sql = format!(
+                "{SELECT_JOBS} WHERE (r.tenant, r.id) > ($1, $2) ORDER BY r.tenant, r.id LIMIT $3"
+            );
+            self.rows(&sql, &[&whose, &id, &most]).await?
+        } else if part == Part::Destinations {
             let sql = "SELECT * FROM postrider.destinations WHERE (id, tenant) > ($2, $1) \
                        ORDER BY id, tenant LIMIT $3";
             self.rows(sql, &[&whose, &id, &most]).await?

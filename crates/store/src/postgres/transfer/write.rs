@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use postrider_domain::delivery::{Delivery, StateName};
 use postrider_domain::ids::{DeliveryId, SubscriptionUid, TenantId};
+use postrider_domain::job_outcomes::{JobOutcomes, Outcome};
 use postrider_domain::ledger::Ledger;
 use serde_json::{Value as Json, json};
 use tokio_postgres::types::ToSql;
@@ -129,7 +130,10 @@ fn row<'a>(item: &'a Item, rows: &mut Rows, events: &mut Events<'a>) -> Result<(
             (insert!("answers"), answer_row(tenant, key, answer))
         }
         Item::Audit(entry) => (insert!("audit"), audit_row(entry)?),
-        Item::Replay(job) => (insert!("replays"), job_row(job)?),
+        Item::Replay(job) => {
+            add_outcomes(job, rows);
+            (insert!("replays"), job_row(job)?)
+        }
         Item::Document(document) => {
             let row = json!({
                 "kind": document.kind.number(),
@@ -243,6 +247,24 @@ fn key_row(key: &Key) -> Json {
         "expires_at": ms(key.expires_at),
         "last_used_at": ms(key.last_used_at),
     })
+}
+
+/// Adds the outcomes of a job, which the transfer counts in place of a node.
+fn add_outcomes(job: &ReplayJob, rows: &mut Rows) {
+    if job.outcomes == JobOutcomes::default() {
+        return;
+    }
+    let row = json!({
+        "tenant": job.tenant.as_str(),
+        "replay": uuid(job.id.as_bytes()).to_string(),
+        "node": "",
+        "pending": job.outcomes.of(Outcome::Pending),
+        "failed": job.outcomes.of(Outcome::Failed),
+        "delivered": job.outcomes.of(Outcome::Delivered),
+        "dead": job.outcomes.of(Outcome::Dead),
+        "withdrawn": job.outcomes.of(Outcome::Withdrawn),
+    });
+    rows.entry(insert!("replay_outcomes")).or_default().push(row);
 }
 
 fn job_row(job: &ReplayJob) -> Result<Json, StoreError> {

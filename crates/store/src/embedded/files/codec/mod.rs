@@ -18,8 +18,8 @@ pub(in crate::embedded) use self::attempt::{
     get_attempt, get_first_attempt, put_attempt, put_first_attempt,
 };
 pub(in crate::embedded) use self::values::{
-    event_sum, get_acceptances, get_commit, get_noted, get_replay, get_state, noted,
-    put_acceptances, put_commit, put_event, put_replay, put_state, state_number,
+    event_sum, get_acceptances, get_commit, get_noted, get_state, get_whole_replay, noted,
+    put_acceptances, put_commit, put_event, put_state, put_whole_replay, state_number,
 };
 
 /// The version of the encoding.

@@ -13,6 +13,7 @@ use postrider_domain::circuit::{Counters, Suspended, Transition};
 use postrider_domain::delivery::{CancelReason, DeadReason, Delivery, DeliveryState, StateName};
 use postrider_domain::event::{Event, RawJson};
 use postrider_domain::ids::{DeliveryId, DestinationId, ReplayId, SubscriptionId};
+use postrider_domain::job_outcomes::{ByJob, JobOutcomes};
 use postrider_domain::retry::{ScheduleClock, Slot};
 use postrider_domain::time::Timestamp;
 use postrider_domain::trace::TraceContext;
@@ -46,12 +47,21 @@ fn delivery(state: DeliveryState) -> Delivery {
     Delivery { state, attempts: 3, last_attempt_at: Some(NOW), ..accepted }
 }
 
+fn by_job(has_failed: bool) -> Option<ByJob> {
+    Some(ByJob { job: ReplayId::from_bytes([9; 16]), has_failed })
+}
+
 fn states() -> Vec<DeliveryState> {
     let clock = ScheduleClock { anchor_at: NOW, previous_at: Timestamp::MAX };
     vec![
         DeliveryState::Queued,
         DeliveryState::Waiting(Slot::new(11, NOW, clock)),
         DeliveryState::Waiting(Slot::new(11, NOW, clock).with_attempt_at(Timestamp::EPOCH)),
+        DeliveryState::Waiting(Slot { by_job: by_job(false), ..Slot::new(0, NOW, clock) }),
+        DeliveryState::Waiting(Slot {
+            by_job: by_job(true),
+            ..Slot::new(u32::MAX, NOW, clock).with_attempt_at(Timestamp::EPOCH)
+        }),
         DeliveryState::Delivered { at: NOW },
         DeliveryState::Dead { at: NOW, reason: DeadReason::Exhausted },
         DeliveryState::Dead { at: NOW, reason: DeadReason::NotAdmitted },
@@ -136,6 +146,7 @@ fn circuits() -> Vec<Circuit> {
         down_since: (n % 3 == 1).then_some(NOW),
         replay_dead_since: (n % 3 == 2).then_some(NOW),
         recovered_at: (n % 2 == 1).then_some(NOW),
+        next_probe: (n % 3 == 0).then_some(probe),
         suspended: Suspended { failures: n / 2, consecutive: n / 3 },
     };
     (0_u64..).zip(states).map(circuit).collect()
@@ -162,16 +173,17 @@ fn job() -> ReplayJob {
         done: 6,
         position: Some(DeliveryId::from_bytes([7; 16])),
         finished_at: None,
+        outcomes: JobOutcomes::default(),
     }
 }
 
 fn commit() -> Commit {
     let attempts = attempts().into_iter().map(Some).chain([None]);
     let states = states().into_iter().cycle();
-    let deliveries = states.zip(attempts).map(|(state, attempt)| DeliveryChange {
-        before: StateName::Queued,
-        delivery: delivery(state),
-        attempt,
+    let jobs = [None, by_job(false), by_job(true)].into_iter().cycle();
+    let deliveries = states.zip(attempts).zip(jobs).map(|((state, attempt), by_job)| {
+        let before = StateName::Queued;
+        DeliveryChange { before, by_job, delivery: delivery(state), attempt }
     });
     let destinations = circuits().into_iter().map(|circuit| DestinationChange {
         tenant: "acme".parse().unwrap(),
@@ -224,6 +236,25 @@ fn commit_decodes_to_itself() {
     assert_eq!(read.replay, commit.replay);
     let empty = get_commit(Bytes::from(put_commit(&Commit::default()))).unwrap();
     assert!(empty.deliveries.is_empty() && empty.destinations.is_empty());
+}
+
+#[test]
+fn job_decodes_to_itself_and_without_outcomes_as_earlier_versions_wrote_it() {
+    let bytes = |job: &ReplayJob| {
+        let mut out = Encoder::default();
+        put_whole_replay(&mut out, job);
+        out.finish()
+    };
+    let read = |bytes: Vec<u8>| get_whole_replay(&mut Decoder::new(bytes.into()));
+    let mut progress = Encoder::default();
+    values::put_replay(&mut progress, &job());
+    assert_eq!(bytes(&job()), progress.finish());
+    for outcomes in [JobOutcomes::default(), JobOutcomes([1, 0, u64::MAX, 3, 4])] {
+        let job = ReplayJob { outcomes, ..job() };
+        assert_eq!(read(bytes(&job)), Ok(job.clone()));
+        let longer = [bytes(&job), vec![0]].concat();
+        assert!(read(longer).is_err());
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ use postrider_domain::circuit::{Circuit, CircuitState, Counters, Suspended};
 use postrider_domain::delivery::{CancelReason, DeadReason, DeliveryState, StateName};
 use postrider_domain::event::{Event, RawJson};
 use postrider_domain::ids::{DeliveryId, DestinationId, ReplayId, SubscriptionId};
+use postrider_domain::job_outcomes::{ByJob, JobOutcomes};
 use postrider_domain::retry::{ScheduleClock, Slot};
 use postrider_domain::trace::TraceContext;
 
@@ -32,7 +33,10 @@ pub(in crate::embedded) const fn state_number(state: StateName) -> u8 {
 }
 
 fn get_state_name(from: &mut Decoder) -> Result<StateName, Malformed> {
-    let number = from.byte()?;
+    state_of(from.byte()?)
+}
+
+fn state_of(number: u8) -> Result<StateName, Malformed> {
     let known = StateName::ALL.into_iter().find(|state| state_number(*state) == number);
     known.ok_or(Malformed("an unknown state"))
 }
@@ -40,6 +44,27 @@ fn get_state_name(from: &mut Decoder) -> Result<StateName, Malformed> {
 /// A flag in the number of a slot: an attempt was requested before the slot, and the slot's own
 /// time follows.
 const AHEAD: u64 = 1 << 32;
+/// Another one: a bulk job sent the delivery, and its identifier follows.
+const BY_JOB: u64 = 1 << 33;
+/// With [`BY_JOB`]: an attempt has failed since.
+const HAS_FAILED: u64 = 1 << 34;
+
+fn job_flags(by_job: Option<ByJob>) -> u64 {
+    match by_job {
+        None => 0,
+        Some(ByJob { has_failed: false, .. }) => BY_JOB,
+        Some(ByJob { has_failed: true, .. }) => BY_JOB | HAS_FAILED,
+    }
+}
+
+fn get_by_job(flags: u64, from: &mut Decoder) -> Result<Option<ByJob>, Malformed> {
+    let has_failed = flags & HAS_FAILED != 0;
+    match flags & BY_JOB {
+        0 if has_failed => Err(Malformed("a failure of no job")),
+        0 => Ok(None),
+        _ => Ok(Some(ByJob { job: ReplayId::from_bytes(from.fixed()?), has_failed })),
+    }
+}
 
 pub(in crate::embedded) fn put_state(out: &mut Encoder, state: &DeliveryState) {
     out.byte(state_number(state.name()));
@@ -47,12 +72,15 @@ pub(in crate::embedded) fn put_state(out: &mut Encoder, state: &DeliveryState) {
         DeliveryState::Queued => {}
         DeliveryState::Waiting(slot) => {
             let flag = if slot.ahead_of.is_some() { AHEAD } else { 0 };
-            out.unsigned(u64::from(slot.number) | flag);
+            out.unsigned(u64::from(slot.number) | flag | job_flags(slot.by_job));
             out.time(slot.due_at);
             out.time(slot.clock.anchor_at);
             out.time(slot.clock.previous_at);
             if let Some(at) = slot.ahead_of {
                 out.time(at);
+            }
+            if let Some(by_job) = slot.by_job {
+                out.fixed(by_job.job.as_bytes());
             }
         }
         DeliveryState::Delivered { at } => out.time(at),
@@ -77,12 +105,14 @@ pub(in crate::embedded) fn get_state(from: &mut Decoder) -> Result<DeliveryState
     Ok(match get_state_name(from)? {
         StateName::Queued => DeliveryState::Queued,
         StateName::Waiting => {
-            let number = from.unsigned()?;
+            let flagged = from.unsigned()?;
             let due_at = from.time()?;
             let clock = ScheduleClock { anchor_at: from.time()?, previous_at: from.time()? };
-            let ahead_of = if number & AHEAD == 0 { None } else { Some(from.time()?) };
-            let number = u32::try_from(number & !AHEAD).map_err(|_| Malformed("a number"))?;
-            DeliveryState::Waiting(Slot { number, due_at, clock, ahead_of })
+            let ahead_of = if flagged & AHEAD == 0 { None } else { Some(from.time()?) };
+            let by_job = get_by_job(flagged, from)?;
+            let number = flagged & !(AHEAD | BY_JOB | HAS_FAILED);
+            let number = u32::try_from(number).map_err(|_| Malformed("a number"))?;
+            DeliveryState::Waiting(Slot { number, due_at, clock, ahead_of, by_job })
         }
         StateName::Delivered => DeliveryState::Delivered { at: from.time()? },
         StateName::Dead => {
@@ -305,7 +335,8 @@ fn put_circuit(out: &mut Encoder, circuit: &Circuit) {
             | u8::from(has_suspended) << 3
             | u8::from(circuit.down_since.is_some()) << 4
             | u8::from(circuit.replay_dead_since.is_some()) << 5
-            | u8::from(circuit.recovered_at.is_some()) << 6,
+            | u8::from(circuit.recovered_at.is_some()) << 6
+            | u8::from(circuit.next_probe.is_some()) << 7,
     );
     if let Some(since) = circuit.failing_since {
         out.time(since);
@@ -317,6 +348,9 @@ fn put_circuit(out: &mut Encoder, circuit: &Circuit) {
     let times = [circuit.down_since, circuit.replay_dead_since, circuit.recovered_at];
     for at in times.into_iter().flatten() {
         out.time(at);
+    }
+    if let Some(next) = circuit.next_probe {
+        out.fixed(next.as_bytes());
     }
     match &circuit.state {
         CircuitState::Closed => out.byte(0),
@@ -349,6 +383,8 @@ fn get_circuit(from: &mut Decoder) -> Result<Circuit, Malformed> {
     let down_since = if flags & 16 != 0 { Some(from.time()?) } else { None };
     let replay_dead_since = if flags & 32 != 0 { Some(from.time()?) } else { None };
     let recovered_at = if flags & 64 != 0 { Some(from.time()?) } else { None };
+    let next_probe =
+        if flags & 128 != 0 { Some(DeliveryId::from_bytes(from.fixed()?)) } else { None };
     let state = from.option(get_json)?.unwrap_or(CircuitState::Closed);
     Ok(Circuit {
         state,
@@ -361,6 +397,7 @@ fn get_circuit(from: &mut Decoder) -> Result<Circuit, Malformed> {
         down_since,
         replay_dead_since,
         recovered_at,
+        next_probe,
     })
 }
 
@@ -376,13 +413,41 @@ fn get_json<T: serde::de::DeserializeOwned>(from: &mut Decoder) -> Result<T, Mal
     serde_json::from_slice(&bytes).map_err(|_| Malformed("JSON that is not what it should be"))
 }
 
+/// A flag in the byte of the state before a change: the identifier of the job that counted the outcome
+/// follows.
+const WAS_BY_JOB: u8 = 1 << 6;
+/// With [`WAS_BY_JOB`]: an attempt had failed since.
+const HAD_FAILED: u8 = 1 << 7;
+
+fn put_before(out: &mut Encoder, change: &DeliveryChange) {
+    let state = state_number(change.before);
+    match change.by_job {
+        None => out.byte(state),
+        Some(ByJob { job, has_failed }) => {
+            out.byte(state | WAS_BY_JOB | if has_failed { HAD_FAILED } else { 0 });
+            out.fixed(job.as_bytes());
+        }
+    }
+}
+
+fn get_before(from: &mut Decoder) -> Result<(StateName, Option<ByJob>), Malformed> {
+    let flagged = from.byte()?;
+    let state = state_of(flagged & !(WAS_BY_JOB | HAD_FAILED))?;
+    let has_failed = flagged & HAD_FAILED != 0;
+    match flagged & WAS_BY_JOB {
+        0 if has_failed => Err(Malformed("a failure of no job")),
+        0 => Ok((state, None)),
+        _ => Ok((state, Some(ByJob { job: ReplayId::from_bytes(from.fixed()?), has_failed }))),
+    }
+}
+
 /// A commit as one journal record.
 pub(in crate::embedded) fn put_commit(commit: &Commit) -> Vec<u8> {
     let mut out = Encoder::with_capacity(64 + 400 * commit.deliveries.len());
     out.byte(VERSION);
     out.size(commit.deliveries.len());
     for change in &commit.deliveries {
-        out.byte(state_number(change.before));
+        put_before(&mut out, change);
         put_delivery(&mut out, &change.delivery);
         out.option(change.attempt.as_ref(), put_attempt);
     }
@@ -404,8 +469,10 @@ pub(in crate::embedded) fn get_commit(bytes: bytes::Bytes) -> Result<Commit, Mal
     let mut from = Decoder::new(bytes);
     check_version(&mut from)?;
     let deliveries = from.list(|from| {
+        let (before, by_job) = get_before(from)?;
         Ok(DeliveryChange {
-            before: get_state_name(from)?,
+            before,
+            by_job,
             delivery: get_delivery(from)?,
             attempt: from.option(get_attempt)?,
         })
@@ -445,7 +512,7 @@ fn put_filter(out: &mut Encoder, filter: &DeliveryFilter) {
 /// In place of the byte that says whether `until` follows: it does not, and `ended_since` does. A filter
 /// without `ended_since` is stored as it was before there was one.
 const ENDED: u8 = 2;
-/// Both follow.
+/// In the same place: `until` and then `ended_since` follow.
 const UNTIL_AND_ENDED: u8 = 3;
 
 fn get_filter(from: &mut Decoder) -> Result<DeliveryFilter, Malformed> {
@@ -468,6 +535,7 @@ fn get_filter(from: &mut Decoder) -> Result<DeliveryFilter, Malformed> {
     Ok(DeliveryFilter { until, ended_since, ..filter })
 }
 
+/// A job without its outcomes: the progress that a commit brings.
 pub(in crate::embedded) fn put_replay(out: &mut Encoder, job: &ReplayJob) {
     out.fixed(job.id.as_bytes());
     out.text(job.tenant.as_str());
@@ -504,5 +572,26 @@ pub(in crate::embedded) fn get_replay(from: &mut Decoder) -> Result<ReplayJob, M
         done: from.unsigned()?,
         position: from.option(Decoder::fixed)?.map(DeliveryId::from_bytes),
         finished_at: from.option(Decoder::time)?,
+        outcomes: JobOutcomes::default(),
     })
+}
+
+/// A job with its outcomes, as its row holds it. One without outcomes has the bytes that versions
+/// without them wrote.
+pub(in crate::embedded) fn put_whole_replay(out: &mut Encoder, job: &ReplayJob) {
+    put_replay(out, job);
+    if job.outcomes != JobOutcomes::default() {
+        job.outcomes.0.into_iter().for_each(|count| out.unsigned(count));
+    }
+}
+
+pub(in crate::embedded) fn get_whole_replay(from: &mut Decoder) -> Result<ReplayJob, Malformed> {
+    let mut job = get_replay(from)?;
+    if from.end().is_err() {
+        for count in &mut job.outcomes.0 {
+            *count = from.unsigned()?;
+        }
+    }
+    from.end()?;
+    Ok(job)
 }

@@ -215,7 +215,7 @@ pub(in crate::embedded) fn answer_of(
 pub(in crate::embedded) fn replay_of(reading: &Reading<'_>) -> Result<ReplayJob, StoreError> {
     let body = reading.bytes(1)?;
     reading.check(2, crc32fast::hash(&body))?;
-    reading.decoded(codec::get_replay(&mut Decoder::new(body)))
+    reading.decoded(codec::get_whole_replay(&mut Decoder::new(body)))
 }
 
 pub(in crate::embedded) fn replay(
@@ -229,13 +229,13 @@ pub(in crate::embedded) fn replay(
     super::one(connection, path, "replays", find, values, replay_of)
 }
 
-/// Creates or replaces a job.
+/// Creates or replaces a job, with its outcomes.
 pub(in crate::embedded) fn put_replay(
     connection: &Connection,
     job: &ReplayJob,
 ) -> rusqlite::Result<()> {
     let mut body = Encoder::default();
-    codec::put_replay(&mut body, job);
+    codec::put_whole_replay(&mut body, job);
     let mut upsert = connection.prepare_cached(
         "INSERT INTO replays VALUES (?1, ?2, ?3, ?4, ?5, ?6)
          ON CONFLICT (id) DO UPDATE SET created_at = ?3, running = ?4, body = ?5, crc = ?6",
