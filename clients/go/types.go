@@ -174,8 +174,11 @@ type EventDetail struct {
 	EventSummary
 	// Data: the new state.
 	Data json.RawMessage `json:"data"`
-	// Deliveries: the newest thousand; see `GET /v1/deliveries?event=…` for more.
+	// Deliveries: the newest thousand.
 	Deliveries []Delivery `json:"deliveries"`
+	// DeliveriesCursor: give this as cursor to `/v1/deliveries?event=…` to get the deliveries that are not in Deliveries;
+	// empty where it has all of them.
+	DeliveriesCursor string `json:"deliveries_cursor"`
 	// Old: the state before; null where none was given.
 	Old json.RawMessage `json:"old"`
 }

@@ -251,7 +251,7 @@ async fn post(posts: usize) {
                 header("webhook-timestamp", "1763199000"),
                 header("webhook-signature", "v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4="),
             ],
-            body: Bytes::from_static(&[b'x'; 500]),
+            body: Bytes::from_static(&[b'x'; 500]).into(),
             deadline: Duration::from_secs(5),
             response_body_bytes_max: 16 * 1024,
         };

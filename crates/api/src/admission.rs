@@ -17,12 +17,15 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use postrider_domain::access::Scope;
 use postrider_domain::ids::TenantId;
+use tracing::Instrument as _;
 
 use crate::audit;
 use crate::auth::{Caller, one_tenant};
 use crate::budget::{Budget, Share};
 use crate::gate::Permit;
 use crate::idempotency;
+use crate::layers;
+use crate::peek::peek;
 use crate::problem::Problem;
 use crate::state::ApiState;
 
@@ -57,10 +60,29 @@ pub(crate) async fn admit(
     request.extensions_mut().insert(caller);
     request.extensions_mut().insert(held.clone());
     let is_get = matches!(*request.method(), Method::GET | Method::HEAD);
+    let has_unknown_size = layers::has_unknown_size(&request);
     let request = request.map(|body| Body::new(CountedBody { body, share }));
-    let response = idempotency::remember(state, request, next).await;
+    let response = if has_unknown_size {
+        // Boxed, because a rare case must not make every request's future larger.
+        Box::pin(remember_by_size(state, request, next)).await
+    } else {
+        idempotency::remember(state, request, next).await
+    };
     drop(held);
     hold_answer(state.answer_bytes(), &tenant, response, is_get)
+}
+
+/// Answers a request with a body of unknown length; if it is large, in the background.
+async fn remember_by_size(state: &ApiState, request: Request, next: Next) -> Response {
+    let (parts, body) = request.into_parts();
+    let (body, is_large) = peek(body).await;
+    let request = Request::from_parts(parts, body);
+    if !is_large {
+        return idempotency::remember(state, request, next).await;
+    }
+    let mine = state.clone();
+    let answering = async move { idempotency::remember(&mine, request, next).await };
+    state.engine().background().run(answering.in_current_span()).await
 }
 
 /// Whether the caller may make the call, as far as its path tells.

@@ -10,6 +10,9 @@
 //! generates the same identifiers and secrets (`draw.rs`), finds the records that the first run has
 //! stored, and gives the answer that the first run would have given.
 //!
+//! A stored entry recognises its request by a keyed digest: a digest that anybody can compute would
+//! show whether a guess of an erased payload is right.
+//!
 //! Answers are stored for a day, sealed, because some contain a secret. Server errors and refusals
 //! for lack of capacity are not stored: a repeat may succeed.
 
@@ -37,7 +40,7 @@ use crate::random;
 use crate::running_mutations;
 use crate::settings::IDEMPOTENCY_KEY_CHARS_MAX;
 use crate::state::ApiState;
-use crate::vault::SealContext;
+use crate::vault::{SealContext, Vault};
 
 /// The header that makes a mutation repeatable.
 pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -103,7 +106,7 @@ async fn repeatable(
         EVENT_BODY_BYTES_MAX
     };
     let body = body::read(body, max, state).await?;
-    let digest = digest(&parts, &body);
+    let digest = RequestDigest::new(state.vault(), &parts, &body);
     let answer_key =
         AnswerKey { tenant: caller.tenant.clone(), key: format!("{}:{key}", caller.key_id) };
     // A client that disconnects while it waits here has changed nothing.
@@ -127,7 +130,7 @@ struct IdempotentRequest<'a> {
     state: &'a ApiState,
     caller: &'a Caller,
     answer_key: &'a AnswerKey,
-    digest: [u8; 32],
+    digest: RequestDigest,
 }
 
 impl IdempotentRequest<'_> {
@@ -162,13 +165,13 @@ impl IdempotentRequest<'_> {
     async fn carry_out(&self, mut request: Request, next: Next) -> Result<Response, Problem> {
         let IdempotentRequest { state, caller, answer_key, digest } = *self;
         let fresh = IdempotentAnswer {
-            request: digest,
+            request: digest.keyed,
             status: IdempotentAnswer::BEGUN,
             body: random::bytes::<32>()?.to_vec(),
             created_at: state.now(),
         };
         let known = keep(state, answer_key, &fresh).await?;
-        if known.request != digest {
+        if !digest.is_of(&known) {
             let detail = "this Idempotency-Key came with another request before: use a new one";
             return Err(
                 Problem::new(Code::IdempotencyConflict, detail).at(IDEMPOTENCY_KEY.as_str())
@@ -184,14 +187,14 @@ impl IdempotentRequest<'_> {
             purpose,
             answer_key.tenant.as_str().as_bytes(),
             answer_key.key.as_bytes(),
-            &digest,
+            &known.request,
             &known.body,
         ];
         let seed = state.vault().keyed_hash(&parts);
         let is_repeated = known != fresh;
         request.extensions_mut().insert(Draw::seeded(seed, known.created_at, is_repeated));
         let response = audit::run(state, caller, request, next).await;
-        keep_answer(state, answer_key, digest, response).await
+        keep_answer(state, answer_key, digest.keyed, response).await
     }
 }
 
@@ -222,8 +225,29 @@ fn check_key(given: &HeaderValue) -> Result<String, Problem> {
     })
 }
 
-/// A digest by which two requests are recognised as the same.
-fn digest(parts: &axum::http::request::Parts, body: &Bytes) -> [u8; 32] {
+/// What two requests are recognised by as the same.
+#[derive(Debug, Clone, Copy)]
+struct RequestDigest {
+    /// What is stored. The key is that of the key ring: the same on every node, and after a restart.
+    keyed: [u8; 32],
+    /// What version 0.1.0 stored. It is never written.
+    plain: [u8; 32],
+}
+
+impl RequestDigest {
+    fn new(vault: &Vault, parts: &axum::http::request::Parts, body: &Bytes) -> RequestDigest {
+        let plain = plain_digest(parts, body);
+        let keyed = vault.keyed_hash(&[b"digest of an idempotent request", &plain]);
+        RequestDigest { keyed, plain }
+    }
+
+    /// Whether the entry is that of this request.
+    fn is_of(&self, known: &IdempotentAnswer) -> bool {
+        known.request == self.keyed || known.request == self.plain
+    }
+}
+
+fn plain_digest(parts: &axum::http::request::Parts, body: &Bytes) -> [u8; 32] {
     let mut hash = Sha256::new();
     let content_type = parts.headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
     let target = parts.uri.path_and_query().map_or("", |target| target.as_str());

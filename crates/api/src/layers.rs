@@ -124,11 +124,23 @@ async fn answer(state: &ApiState, request: Request, next: Next) -> Response {
     }
 }
 
-/// Whether a request has a large body, a body of unknown length, or asks for a long page.
+/// Whether a request has a large body, a body of unknown length, or asks for a long page. Of events
+/// of unknown length the size is found out after the caller is known: see [`has_unknown_size`].
 fn is_large(request: &Request) -> bool {
     let brings = request.body().size_hint().upper();
-    let brings_much = brings.is_none_or(|bytes| bytes >= LARGE_BYTES as u64);
+    let brings_much = match brings {
+        Some(bytes) => bytes >= LARGE_BYTES as u64,
+        None => !has_unknown_size(request),
+    };
     brings_much || asks_for_a_long_page(request.uri())
+}
+
+/// Whether a request brings events, and does not say how many bytes they are.
+pub(crate) fn has_unknown_size(request: &Request) -> bool {
+    let is_of_events = matches!(request.uri().path(), "/v1/events" | "/v1/events/batch");
+    is_of_events
+        && *request.method() == Method::POST
+        && request.body().size_hint().upper().is_none()
 }
 
 /// Decodes the query as the lists do: `%6cimit=%3900` is a limit too.
@@ -170,6 +182,29 @@ pub(crate) fn panicked(_: Box<dyn std::any::Any + Send>) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_events_of_unknown_length_are_not_large_before_they_are_read() {
+        let unknown = || {
+            let piece = Ok::<_, std::io::Error>(bytes::Bytes::from_static(b"{}"));
+            axum::body::Body::from_stream(futures_util::stream::iter([piece]))
+        };
+        let request = |method: &str, path: &str, body| {
+            Request::builder().method(method).uri(path).body(body).unwrap()
+        };
+        for (method, path, expected) in [
+            ("POST", "/v1/events", false),
+            ("POST", "/v1/events/batch", false),
+            ("POST", "/v1/filters/test", true),
+            ("POST", "/v1/events/evt_1", true),
+            ("PATCH", "/v1/subscriptions/sub_1", true),
+        ] {
+            assert_eq!(is_large(&request(method, path, unknown())), expected, "{path}");
+        }
+        let large = vec![b'x'; LARGE_BYTES];
+        assert!(is_large(&request("POST", "/v1/events", large.into())));
+        assert!(!is_large(&request("POST", "/v1/events", "{}".into())));
+    }
 
     #[test]
     fn a_long_page_is_large_however_it_is_written() {

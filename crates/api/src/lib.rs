@@ -34,6 +34,7 @@ mod layers;
 mod live_feed;
 mod locks;
 mod paging;
+mod peek;
 pub mod problem;
 pub mod process;
 mod random;

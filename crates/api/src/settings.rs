@@ -137,6 +137,13 @@ impl Default for ApiSettings {
 
 /// Attempts to sign in from one address, whether they succeed or not.
 pub(crate) const SIGN_IN_RATE: Rate = Rate { per_second: 1, burst: 30 };
+/// Look-ups of unknown keys and sessions by one address: many clients may share it, and a key that
+/// exists costs nothing.
+pub(crate) const STRANGER_RATE: Rate = Rate { per_second: 20, burst: 300 };
+/// Those that an address has before they count for all addresses together.
+pub(crate) const STRANGER_FIRST_RATE: Rate = Rate { per_second: 1, burst: 10 };
+/// Look-ups of unknown keys and sessions by all addresses together.
+pub(crate) const STRANGERS_RATE: Rate = Rate { per_second: 500, burst: 3_000 };
 /// The body of a request to sign in.
 pub(crate) const SIGN_IN_BYTES_MAX: usize = 4 * 1024;
 /// How long a portal link can be used.

@@ -13,7 +13,7 @@ use postrider_transport::{Clock, Egress, pause};
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::audit::REFUSED_RATE;
-use crate::auth::{GivenAdmin, KeyCache};
+use crate::auth::{GivenAdmin, KeyCache, Strangers};
 use crate::budget::Budget;
 use crate::catalogue::Catalogue;
 use crate::erasing::Erasures;
@@ -80,6 +80,7 @@ struct Inner {
     refusal_rates: Buckets,
     passes: PassCache,
     sign_in_rates: Buckets,
+    strangers: Strangers,
     catalogue: Catalogue,
     erasures: Erasures,
 }
@@ -109,6 +110,7 @@ impl ApiState {
             refusal_rates: Buckets::new(Some(REFUSED_RATE)),
             passes: PassCache::default(),
             sign_in_rates: Buckets::new(Some(SIGN_IN_RATE)),
+            strangers: Strangers::default(),
             catalogue: Catalogue::default(),
             erasures: Erasures::default(),
         }))
@@ -194,6 +196,11 @@ impl ApiState {
     /// How often an address may try to sign in.
     pub(crate) fn sign_in_rates(&self) -> &Buckets {
         &self.0.sign_in_rates
+    }
+
+    /// The budgets for unknown keys and sessions.
+    pub(crate) fn strangers(&self) -> &Strangers {
+        &self.0.strangers
     }
 
     /// The catalogues of tenants.

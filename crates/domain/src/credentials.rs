@@ -21,6 +21,14 @@ const SHOWN_CHARS: usize = 4;
 /// by the size limit.
 const CUT_BYTES_MIN: usize = 8;
 
+/// The steps of a search for each byte of a body: each place at which a form may
+/// begin is a step, and so is each form that begins with the same bytes, and every [`BLOCK_BYTES`]
+/// of it. Ordinary responses take less than one.
+const STEPS_PER_BYTE: usize = 32;
+const BLOCK_BYTES: usize = 32;
+/// A shorter body has the steps of one of this length.
+const STEPS_FOR_BYTES_MIN: usize = 1024;
+
 /// A token with all but its last four characters masked; all of it where it has eight or fewer.
 pub fn mask(token: &str) -> String {
     let hidden = token.chars().count().saturating_sub(SHOWN_CHARS);
@@ -38,10 +46,14 @@ pub fn scrub<'b>(body: &'b [u8], secrets: &[&str]) -> Cow<'b, [u8]> {
 /// Finds given secrets in a response body: verbatim, without their prefix (`whsec_` and the like),
 /// and encoded as base64, hexadecimal, JSON or URL.
 ///
-/// Create one per subscription and keep it: the encoded forms are computed once.
+/// Create one per subscription and keep it: the encoded forms are computed once. **The work is
+/// bounded by the length of the body**, whatever the secrets are: a body that needs more is masked
+/// as a whole.
 pub struct Scrubber {
-    /// Every encoded form of every secret; none is empty.
-    forms: Vec<Zeroizing<Vec<u8>>>,
+    /// Every encoded form of every secret that has [`CUT_BYTES_MIN`] bytes or more, in order.
+    long: Vec<Zeroizing<Vec<u8>>>,
+    /// The shorter ones, in order; none is empty.
+    short: Vec<Zeroizing<Vec<u8>>>,
     /// The bytes with which a form begins.
     begins: [bool; 256],
 }
@@ -49,12 +61,17 @@ pub struct Scrubber {
 impl Scrubber {
     /// A scrubber for these secrets and tokens.
     pub fn new(secrets: &[&str]) -> Self {
-        let mut scrubber = Scrubber { forms: Vec::new(), begins: [false; 256] };
+        let mut scrubber = Scrubber { long: Vec::new(), short: Vec::new(), begins: [false; 256] };
         for secret in secrets {
             scrubber.add_text(secret);
             if let Some(base64) = without_prefix(secret) {
                 scrubber.add_text(base64);
             }
+        }
+        for forms in [&mut scrubber.long, &mut scrubber.short] {
+            forms.sort_unstable_by(|one, other| one.as_slice().cmp(other));
+            forms.dedup();
+            forms.shrink_to_fit();
         }
         scrubber
     }
@@ -62,6 +79,12 @@ impl Scrubber {
     /// Replaces each occurrence of a secret, and a cut-off beginning of one at the end, by `****`.
     /// Accepts any bytes; a body without secrets is not copied.
     pub fn scrub<'b>(&self, body: &'b [u8]) -> Cow<'b, [u8]> {
+        let bytes = body.len().max(STEPS_FOR_BYTES_MIN);
+        self.scrub_within(body, &mut bytes.saturating_mul(STEPS_PER_BYTE))
+    }
+
+    /// The same within this many steps, of which those that are left are told.
+    fn scrub_within<'b>(&self, body: &'b [u8], steps: &mut usize) -> Cow<'b, [u8]> {
         let mut clean: Option<Vec<u8>> = None;
         // Everything before `kept` is in `clean`; `masked_to` is the end of the current masked
         // stretch.
@@ -72,7 +95,10 @@ impl Scrubber {
             {
                 (kept, masked_to) = (end, None);
             }
-            let Some(end) = self.secret_at(body, at) else { continue };
+            let Ok(found) = self.secret_at(body, at, steps) else {
+                return Cow::Owned(MASK.as_bytes().to_vec());
+            };
+            let Some(end) = found else { continue };
             if masked_to.is_none() {
                 let clean = clean.get_or_insert_with(|| Vec::with_capacity(body.len()));
                 clean.extend_from_slice(&body[kept..at]);
@@ -90,19 +116,31 @@ impl Scrubber {
     }
 
     /// The end of the longest secret that begins at `at`.
-    fn secret_at(&self, body: &[u8], at: usize) -> Option<usize> {
+    fn secret_at(
+        &self,
+        body: &[u8],
+        at: usize,
+        steps: &mut usize,
+    ) -> Result<Option<usize>, OutOfSteps> {
         let rest = &body[at..];
-        if !self.begins[usize::from(rest[0])] {
-            return None;
+        let first = rest[0];
+        if !self.begins[usize::from(first)] {
+            return Ok(None);
         }
-        let is_here = |form: &[u8]| {
-            // Comparing the first byte excludes most forms.
-            form.first() == rest.first()
-                && (rest.starts_with(form)
-                    || (rest.len() >= CUT_BYTES_MIN && form.starts_with(rest)))
-        };
-        let here = self.forms.iter().filter(|form| is_here(form));
-        here.map(|form| at + form.len().min(rest.len())).max()
+        // The first bytes exclude most forms.
+        let short = beginning_with(&self.short, &rest[..1]);
+        let long = rest.get(..CUT_BYTES_MIN).map(|begin| beginning_with(&self.long, begin));
+        *steps = steps.checked_sub(1).ok_or(OutOfSteps)?;
+        let mut end = None;
+        for form in short.chain(long.into_iter().flatten()) {
+            let compared = form.len().min(rest.len());
+            *steps = steps.checked_sub(1 + compared / BLOCK_BYTES).ok_or(OutOfSteps)?;
+            let is_cut_off = || rest.len() >= CUT_BYTES_MIN && form.starts_with(rest);
+            if rest.starts_with(form) || is_cut_off() {
+                end = end.max(Some(at + compared));
+            }
+        }
+        Ok(end)
     }
 
     /// Adds the forms in which a receiver may echo a text.
@@ -125,17 +163,29 @@ impl Scrubber {
 
     fn add(&mut self, form: Vec<u8>) {
         let form = Zeroizing::new(form);
-        let Some(&first) = form.first() else { return };
-        if !self.forms.contains(&form) {
+        if let Some(&first) = form.first() {
             self.begins[usize::from(first)] = true;
-            self.forms.push(form);
+            let is_long = form.len() >= CUT_BYTES_MIN;
+            if is_long { &mut self.long } else { &mut self.short }.push(form);
         }
     }
 }
 
+/// The forms that begin with these bytes, of a list that is in order. None is shorter than them.
+fn beginning_with<'f>(
+    forms: &'f [Zeroizing<Vec<u8>>],
+    begin: &'f [u8],
+) -> impl Iterator<Item = &'f [u8]> {
+    let from = forms.partition_point(|form| form[..begin.len()] < *begin);
+    forms[from..].iter().map(|form| &form[..]).take_while(move |form| form.starts_with(begin))
+}
+
+/// The search needs more steps than it may take.
+struct OutOfSteps;
+
 impl std::fmt::Debug for Scrubber {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Scrubber({} forms)", self.forms.len())
+        write!(f, "Scrubber({} forms)", self.long.len() + self.short.len())
     }
 }
 
@@ -242,6 +292,44 @@ mod tests {
         ] {
             assert_eq!(scrub(body.as_bytes(), secrets), expected.as_bytes(), "{body} {secrets:?}");
         }
+    }
+
+    /// Twenty secrets as long as a header may be, alike up to their last byte.
+    fn long_secrets() -> Vec<String> {
+        (b'b'..=b'u').map(|last| format!("{}{}", "a".repeat(1_021), char::from(last))).collect()
+    }
+
+    /// What is left of a body, and how many steps that took.
+    fn counted(body: &[u8], secrets: &[String]) -> (Vec<u8>, usize) {
+        let secrets: Vec<&str> = secrets.iter().map(String::as_str).collect();
+        let mut steps = usize::MAX;
+        let clean = Scrubber::new(&secrets).scrub_within(body, &mut steps).into_owned();
+        (clean, usize::MAX - steps)
+    }
+
+    #[test]
+    fn the_work_follows_the_body_and_not_the_secrets() {
+        let (secrets, body) = (long_secrets(), vec![b'a'; 16 * 1024]);
+        let (_, needed) = counted(&body, &secrets);
+        assert!(needed > 10 * STEPS_PER_BYTE * body.len(), "the attack is none: {needed}");
+        let texts: Vec<&str> = secrets.iter().map(String::as_str).collect();
+        assert_eq!(*scrub(&body, &texts), *MASK.as_bytes(), "it is masked as a whole");
+        let mut steps = 1_000;
+        assert_eq!(*Scrubber::new(&texts).scrub_within(&body, &mut steps), *MASK.as_bytes());
+        assert!(steps < 100, "it ends when the steps are used up");
+    }
+
+    #[test]
+    fn ordinary_bodies_take_a_small_part_of_the_steps() {
+        let secrets: Vec<String> = (0..20)
+            .map(|n| format!("Bearer {}", STANDARD.encode(format!("key {n} of many"))))
+            .collect();
+        let text =
+            "{\"error\":\"Bad request: the Token was not accepted by Backend B\",\"id\":\"6b65\"}";
+        let echo = format!("{} {}", secrets[3], text.repeat(200));
+        let (clean, steps) = counted(echo.as_bytes(), &secrets);
+        assert_eq!(String::from_utf8(clean).unwrap(), format!("**** {}", text.repeat(200)));
+        assert!(steps < 2 * echo.len(), "{steps} steps for {} bytes", echo.len());
     }
 
     #[test]

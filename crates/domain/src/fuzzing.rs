@@ -173,7 +173,7 @@ fn workfront(bytes: &[u8]) {
             for base64 in [false, true] {
                 let states = states(&event, Encoding { version, base64 });
                 let id = SubscriptionId::from_bytes([7; 16]);
-                let body = body(&event, id, (version, version), &states).body;
+                let body = body(&event, id, (version, version), &states.body).body.to_bytes();
                 let json = serde_json::from_slice::<&serde_json::value::RawValue>(&body);
                 assert!(json.is_ok(), "the body of an event is JSON");
             }

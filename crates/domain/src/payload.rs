@@ -76,29 +76,83 @@ impl<'de> Deserialize<'de> for Format {
     }
 }
 
+/// The bytes of a request's body, in two parts that are sent one after the other: so that what many
+/// requests have in common is in memory once.
+#[derive(Debug, Clone, Default)]
+pub struct Body {
+    own: Bytes,
+    shared: Bytes,
+}
+
+impl Body {
+    /// The few bytes that this request has of its own, and those that it shares with others.
+    pub fn new(own: Bytes, shared: Bytes) -> Self {
+        Body { own, shared }
+    }
+
+    /// The parts, in their order; either may be empty.
+    pub fn parts(&self) -> [&Bytes; 2] {
+        [&self.own, &self.shared]
+    }
+
+    /// The length of both parts.
+    pub fn len(&self) -> usize {
+        self.own.len() + self.shared.len()
+    }
+
+    /// Whether there is no byte.
+    pub fn is_empty(&self) -> bool {
+        self.own.is_empty() && self.shared.is_empty()
+    }
+
+    /// The body in one piece. Copies it only where both parts have bytes.
+    pub fn to_bytes(&self) -> Bytes {
+        match self.parts() {
+            [own, shared] if shared.is_empty() => own.clone(),
+            [own, shared] if own.is_empty() => shared.clone(),
+            [own, shared] => Bytes::from([&own[..], &shared[..]].concat()),
+        }
+    }
+}
+
+impl From<Bytes> for Body {
+    fn from(bytes: Bytes) -> Self {
+        Body { own: Bytes::new(), shared: bytes }
+    }
+}
+
+impl PartialEq for Body {
+    fn eq(&self, other: &Body) -> bool {
+        self.to_bytes() == other.to_bytes()
+    }
+}
+
+impl Eq for Body {}
+
 /// The body of a request and its content type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Payload {
     /// The body of the request.
-    pub body: Bytes,
+    pub body: Body,
     /// The `content-type` of the request.
     pub content_type: &'static str,
 }
 
 /// The body in the format `standard`. Copies `data` and `old` once.
 pub fn standard(event: &Event) -> Payload {
-    Payload { body: Bytes::from(render_standard(event)), content_type: "application/json" }
+    let body = Body::from(Bytes::from(render_standard(event)));
+    Payload { body, content_type: "application/json" }
 }
 
 /// The body in the format `cloudevents`. Copies `data` and `old` once.
 pub fn cloudevents(event: &Event) -> Payload {
-    let body = Bytes::from(render_cloudevents(event));
+    let body = Body::from(Bytes::from(render_cloudevents(event)));
     Payload { body, content_type: "application/cloudevents+json" }
 }
 
 /// The body in the format `raw`. Copies nothing.
 pub fn raw(event: &Event) -> Payload {
-    Payload { body: event.data.as_bytes().clone(), content_type: "application/json" }
+    Payload { body: event.data.as_bytes().clone().into(), content_type: "application/json" }
 }
 
 fn render_standard(event: &Event) -> Vec<u8> {
@@ -251,7 +305,7 @@ mod tests {
 
     fn check(event: &Event, format: Format, content_type: &str, body: &str) {
         let payload = render(event, format);
-        assert_eq!(std::str::from_utf8(&payload.body).unwrap(), body);
+        assert_eq!(std::str::from_utf8(&payload.body.to_bytes()).unwrap(), body);
         assert_eq!(payload.content_type, content_type);
         assert_eq!(render(event, format), payload, "the same event gives the same bytes");
     }
@@ -301,8 +355,9 @@ mod tests {
     fn raw_is_the_very_same_memory() {
         let event = event(None, " {\"a\": 1} ", Some("2"));
         let payload = render(&event, Format::Raw);
-        assert_eq!(payload.body, " {\"a\": 1} ");
-        assert_eq!(payload.body.as_ptr(), event.data.as_bytes().as_ptr());
+        let body = payload.body.to_bytes();
+        assert_eq!(body, " {\"a\": 1} ");
+        assert_eq!(body.as_ptr(), event.data.as_bytes().as_ptr());
         assert_eq!(payload.content_type, "application/json");
     }
 
@@ -313,6 +368,22 @@ mod tests {
         for format in SHARED {
             assert!(!render(&event, format).body.is_empty());
         }
+    }
+
+    #[test]
+    fn a_body_is_its_two_parts_and_copies_only_where_it_must() {
+        let (own, shared) = (Bytes::from_static(b"ab"), Bytes::from_static(b"cd"));
+        let both = Body::new(own.clone(), shared.clone());
+        assert_eq!((both.len(), both.is_empty()), (4, false));
+        assert_eq!(both.to_bytes(), "abcd");
+        assert_eq!(both, Body::from(Bytes::from_static(b"abcd")));
+        assert_ne!(both, Body::from(own.clone()));
+        let [first, second] = both.parts();
+        assert_eq!((first.as_ptr(), second.as_ptr()), (own.as_ptr(), shared.as_ptr()));
+        let alone = Body::new(own.clone(), Bytes::new()).to_bytes();
+        assert_eq!(alone.as_ptr(), own.as_ptr());
+        assert_eq!(Body::from(shared.clone()).to_bytes().as_ptr(), shared.as_ptr());
+        assert!(Body::default().is_empty());
     }
 
     #[test]
@@ -428,7 +499,7 @@ mod tests {
             let object = event.object.as_ref().map(|object| object.as_str().to_owned());
             let old = event.old.as_ref().map(trimmed);
 
-            let body = render(&event, Format::Standard).body;
+            let body = render(&event, Format::Standard).body.to_bytes();
             let seen: Standard<'_> = serde_json::from_slice(&body).unwrap();
             prop_assert_eq!(&seen.r#type, event.kind.as_str());
             prop_assert_eq!(seen.timestamp, event.time.to_string());
@@ -441,7 +512,7 @@ mod tests {
             let ends_in_null = body.ends_with(b",\"old\":null}");
             prop_assert_eq!(ends_in_null, old == Some(b"null"));
 
-            let body = render(&event, Format::CloudEvents).body;
+            let body = render(&event, Format::CloudEvents).body.to_bytes();
             let seen: CloudEvent<'_> = serde_json::from_slice(&body).unwrap();
             prop_assert_eq!(seen.specversion, "1.0");
             prop_assert_eq!(&seen.id, event.id.as_str());
@@ -453,7 +524,7 @@ mod tests {
             prop_assert_eq!(seen.data.get().as_bytes(), trimmed(&event.data));
             prop_assert_eq!(seen.old.as_deref().map(str::as_bytes), old);
 
-            prop_assert_eq!(&render(&event, Format::Raw).body, event.data.as_bytes());
+            prop_assert_eq!(&render(&event, Format::Raw).body.to_bytes(), event.data.as_bytes());
         }
 
         #[test]

@@ -42,6 +42,12 @@ impl TokenBucket {
         Err(now.saturating_add(Duration::from_millis(ms)))
     }
 
+    /// Puts back tokens that were taken and not used.
+    pub fn give_back(&mut self, tokens: u64) {
+        let full = self.burst.saturating_mul(TOKEN);
+        self.level = self.level.saturating_add(tokens.saturating_mul(TOKEN)).min(full);
+    }
+
     /// When there will be a token; `None` when there is one now.
     pub fn ready_at(&mut self, now: Timestamp) -> Option<Timestamp> {
         let mut copy = *self;
@@ -102,6 +108,13 @@ impl<K: Eq + Hash> TokenBuckets<K> {
             *bucket = full;
         }
         bucket.take(tokens, now)
+    }
+
+    /// Puts tokens that were taken and not used back into the bucket of a key.
+    pub fn give_back(&mut self, key: &K, tokens: u64) {
+        if let Some(bucket) = self.buckets.get_mut(key) {
+            bucket.give_back(tokens);
+        }
     }
 
     fn make_room(&mut self, now: Timestamp) {
@@ -183,6 +196,19 @@ mod tests {
             Err(at(1_000_500)),
             "never more than the burst"
         );
+    }
+
+    #[test]
+    fn tokens_that_were_not_used_are_put_back_and_never_exceed_the_burst() {
+        let mut buckets = TokenBuckets::new(10);
+        buckets.give_back(&"a", 1);
+        assert_eq!(buckets.take("a", (1, 2), 2, at(0)), Ok(()));
+        buckets.give_back(&"a", 1);
+        assert_eq!(buckets.take("a", (1, 2), 1, at(0)), Ok(()));
+        assert_eq!(buckets.take("a", (1, 2), 1, at(0)), Err(at(1_000)));
+        buckets.give_back(&"a", 100);
+        assert_eq!(buckets.take("a", (1, 2), 2, at(0)), Ok(()));
+        assert_eq!(buckets.take("a", (1, 2), 1, at(0)), Err(at(1_000)));
     }
 
     #[test]

@@ -147,7 +147,8 @@ pub(crate) fn request(
     let AttemptPlan { delivery, event, prepared, limits, .. } = plan;
     let payload = event.payload(&prepared.subscription, *delivery);
     let (id, seconds) = (delivery.to_string(), wall.as_unix_seconds());
-    let signed = signature::sign(keys.secrets.valid_at(now), &id, seconds, &payload.body);
+    let parts = payload.body.parts().map(|part| &part[..]);
+    let signed = signature::sign_parts(keys.secrets.valid_at(now), &id, seconds, parts);
     // Token and headers belong to the subscription's current URL: deliveries to an earlier URL are
     // sent without them.
     let own = Some(keys).filter(|_| target.destination() == prepared.subscription.destination);

@@ -127,6 +127,21 @@ impl Backlog {
         Ok(())
     }
 
+    /// Checks a batch that was admitted as `before`, and makes other deliveries now.
+    pub(crate) fn admit_instead(
+        &self,
+        tenant: &TenantId,
+        before: Owed,
+        owed: Owed,
+        now: Timestamp,
+    ) -> Result<(), QuotaReached> {
+        if before.deliveries > 0 && self.limits_anything() {
+            self.account(tenant).take_back(before.deliveries, before.bytes);
+            self.total.take_back(before.deliveries, before.bytes);
+        }
+        self.admit(tenant, owed, now)
+    }
+
     /// An estimate of the bytes of a tenant's unfinished deliveries.
     pub(crate) fn bytes_of(&self, tenant: &TenantId, ledger: &Ledger) -> u64 {
         let accounts = self.tenants.read().unwrap_or_else(PoisonError::into_inner);

@@ -197,12 +197,8 @@ impl Ingest {
         let spans = spans.map(|spans| Accepting::begin(spans, &*self.entropy, &mut events));
         let mut batch: Vec<Acceptance> =
             events.into_iter().map(|event| self.acceptance(tenant, event, now)).collect();
-        let matched = self.match_batch(tenant, &batch).await?;
-        // Check the quotas before the deliveries are created: a refused batch that matches
-        // thousands of subscriptions must not cost the memory of its deliveries.
-        if checked == Checked::Yes {
-            self.backlog.admit(tenant, owed(&batch, &matched, now), now)?;
-        }
+        let (matched, admitted) =
+            self.match_within(tenant, &batch, (checked, Owed::default()), now).await?;
         let mut over_budget = self.owe(&mut batch, matched, now);
         let mut pending = self.begin(tenant, &batch);
         let made = match self.make_durable(&batch, version).await {
@@ -211,7 +207,8 @@ impl Ingest {
             Ok(None) => {
                 pending.forget();
                 self.refresher.catch_up().await?;
-                let matched = self.match_batch(tenant, &batch).await?;
+                let (matched, _) =
+                    self.match_within(tenant, &batch, (checked, admitted), now).await?;
                 over_budget = self.owe(&mut batch, matched, now);
                 pending = self.begin(tenant, &batch);
                 self.store.accept(batch.clone()).await
@@ -300,13 +297,23 @@ impl Ingest {
         Acceptance { event, accepted_at: now, fingerprint, id_given, mark, deliveries: Vec::new() }
     }
 
-    async fn match_batch(
+    /// Matches a batch, and checks the quotas for what it owes instead of `before`: before the
+    /// deliveries are created, because a refused batch that matches thousands of subscriptions must
+    /// not cost the memory of its deliveries.
+    async fn match_within(
         &self,
         tenant: &TenantId,
         batch: &[Acceptance],
-    ) -> Result<Vec<Matched>, Busy> {
+        (checked, before): (Checked, Owed),
+        now: Timestamp,
+    ) -> Result<(Vec<Matched>, Owed), IngestError> {
         let events: Vec<_> = batch.iter().map(|one| Arc::clone(&one.event)).collect();
-        self.matched(tenant, &events).await
+        let matched = self.matched(tenant, &events).await?;
+        let owed = owed(batch, &matched, now);
+        if checked == Checked::Yes {
+            self.backlog.admit_instead(tenant, before, owed, now)?;
+        }
+        Ok((matched, owed))
     }
 
     /// Creates the deliveries of each event; returns which filters exceeded their budget on which

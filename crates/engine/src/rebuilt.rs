@@ -87,7 +87,7 @@ impl EngineHandle {
         });
         let length = (CONTENT_LENGTH.as_str().to_owned(), request.body.len().to_string());
         let headers = shown.chain([length]).collect();
-        Ok(RebuiltRequest { url, headers, body: request.body, is_changed_since })
+        Ok(RebuiltRequest { url, headers, body: request.body.to_bytes(), is_changed_since })
     }
 }
 

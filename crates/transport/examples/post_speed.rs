@@ -67,7 +67,7 @@ impl Poster {
                 let request = Request {
                     target: Arc::clone(target),
                     headers: HEADERS.to_vec(),
-                    body: Bytes::from_static(BODY),
+                    body: Bytes::from_static(BODY).into(),
                     deadline: Duration::from_secs(5),
                     response_body_bytes_max: 16 * 1024,
                 };

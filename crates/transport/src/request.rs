@@ -7,12 +7,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::uri::{Authority, PathAndQuery, Scheme, Uri};
 use http::{Method, Version};
 use postrider_domain::egress::{DestinationUrl, Host};
 use postrider_domain::ids::{DestinationId, TenantId};
+use postrider_domain::payload::Body;
 use rustls::pki_types::ServerName;
 
 use crate::payload::Payload;
@@ -36,7 +36,7 @@ pub struct Request {
     /// that frame a message.
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// The body.
-    pub body: Bytes,
+    pub body: Body,
     /// The time limit of the whole request.
     pub deadline: Duration,
     /// How much of the response's body is kept.
@@ -174,7 +174,7 @@ impl Request {
     }
 
     fn to_http(&self, uri: Uri) -> http::Request<Payload> {
-        let mut request = http::Request::new(Payload::new(self.body.clone()));
+        let mut request = http::Request::new(Payload::new(&self.body));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = uri;
         let mut headers = HeaderMap::with_capacity(self.headers.len() + 4);
@@ -226,6 +226,8 @@ fn is_ours(name: &HeaderName) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
 
     fn target(url: &str) -> Target {
@@ -276,7 +278,7 @@ mod tests {
                 pair("x-a", "2"),
                 pair("authorization", "Bearer secret"),
             ],
-            body: Bytes::from_static(b"{}"),
+            body: Bytes::from_static(b"{}").into(),
             deadline: Duration::from_secs(5),
             response_body_bytes_max: 16,
         };

@@ -169,6 +169,10 @@ pub struct EventDetail {
     pub tenant: Option<String>,
     /// The newest thousand; see [`crate::Deliveries::list`] for more.
     pub deliveries: Vec<Delivery>,
+    /// The cursor of a list of the event's deliveries that begins after `deliveries`; `None` if it
+    /// has all of them, or where the server is too old to say so.
+    #[serde(default)]
+    pub deliveries_cursor: Option<String>,
 }
 
 /// One subscription, and whether it wants the event.

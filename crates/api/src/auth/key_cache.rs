@@ -1,9 +1,11 @@
 //! A cache of keys and tenants, so that a request does not cost a query.
 //!
-//! Entries are valid for a few seconds, and removed at once if this node deletes the record.
-//! Missing records are not cached.
+//! Entries are valid for a few seconds, and removed at once if this node deletes the record. That a
+//! key does not exist is cached too, so that a client that repeats a deleted key costs no query
+//! each time; identifiers are random, so none is asked for before its key is created.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,6 +20,8 @@ use crate::state::ApiState;
 #[derive(Debug, Default)]
 pub(crate) struct KeyCache {
     keys: Mutex<HashMap<String, (Arc<Key>, Timestamp)>>,
+    /// Identifiers without a key, and when they were looked up.
+    missing: Mutex<HashMap<String, Timestamp>>,
     tenants: Mutex<HashMap<TenantId, Timestamp>>,
     used: Mutex<Used>,
 }
@@ -29,6 +33,17 @@ struct Used {
 }
 
 impl KeyCache {
+    /// Whether a look-up of this identifier needs no budget: its key was found before, however long
+    /// ago, or it is known to have none.
+    pub(super) fn has_seen(&self, state: &ApiState, id: &str, now: Timestamp) -> bool {
+        locked(&self.keys).contains_key(id) || self.is_missing(state, id, now)
+    }
+
+    fn is_missing(&self, state: &ApiState, id: &str, now: Timestamp) -> bool {
+        let ttl = state.settings().key_memory;
+        locked(&self.missing).get(id).is_some_and(|at| is_fresh(*at, now, ttl))
+    }
+
     /// The key with this identifier.
     pub(super) async fn key(
         &self,
@@ -42,14 +57,17 @@ impl KeyCache {
         {
             return Ok(Some(Arc::clone(key)));
         }
-        let found = state.store().key(id).await?.map(Arc::new);
-        let mut keys = locked(&self.keys);
-        if keys.len() >= REMEMBERED_MAX {
-            keys.retain(|_, (_, at)| is_fresh(*at, now, ttl));
-            if keys.len() >= REMEMBERED_MAX / 10 * 9 {
-                keys.clear();
-            }
+        if self.is_missing(state, id, now) {
+            return Ok(None);
         }
+        let found = state.store().key(id).await?.map(Arc::new);
+        if found.is_none() {
+            let mut missing = locked(&self.missing);
+            make_room(&mut missing, |at| is_fresh(*at, now, ttl));
+            missing.insert(id.to_owned(), now);
+        }
+        let mut keys = locked(&self.keys);
+        make_room(&mut keys, |(_, at)| is_fresh(*at, now, ttl));
         match &found {
             Some(key) => keys.insert(id.to_owned(), (Arc::clone(key), now)),
             None => keys.remove(id),
@@ -71,12 +89,7 @@ impl KeyCache {
         let exists = state.store().tenant(id).await?.is_some();
         if exists {
             let mut tenants = locked(&self.tenants);
-            if tenants.len() >= REMEMBERED_MAX {
-                tenants.retain(|_, at| is_fresh(*at, now, ttl));
-                if tenants.len() >= REMEMBERED_MAX / 10 * 9 {
-                    tenants.clear();
-                }
-            }
+            make_room(&mut tenants, |at| is_fresh(*at, now, ttl));
             tenants.insert(id.clone(), now);
         }
         Ok(exists)
@@ -97,6 +110,7 @@ impl KeyCache {
     pub(crate) fn forget_all(&self) {
         locked(&self.tenants).clear();
         locked(&self.keys).clear();
+        locked(&self.missing).clear();
     }
 
     /// Records that a key was used. Written to the store in batches, not by the request itself.
@@ -118,6 +132,16 @@ impl KeyCache {
         let store = Arc::clone(state.store());
         // The time of last use is approximate, so a failed batch is not repeated.
         tokio::spawn(async move { store.touch_keys(&batch).await.ok() });
+    }
+}
+
+/// Drops entries that are not fresh where the map is full, and all where nearly all are fresh.
+fn make_room<K: Eq + Hash, V>(entries: &mut HashMap<K, V>, is_fresh: impl Fn(&V) -> bool) {
+    if entries.len() >= REMEMBERED_MAX {
+        entries.retain(|_, entry| is_fresh(entry));
+        if entries.len() >= REMEMBERED_MAX / 10 * 9 {
+            entries.clear();
+        }
     }
 }
 

@@ -8,7 +8,9 @@
 mod bootstrap;
 mod key;
 mod key_cache;
+mod strangers;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, Request, State};
@@ -25,9 +27,11 @@ use postrider_store::{Key, StoreError};
 pub use bootstrap::{Bootstrap, BootstrapError, GivenAdmin, bootstrap_admin, reset_admin};
 pub(crate) use key::{NewKey, new_key};
 pub(crate) use key_cache::KeyCache;
+pub(crate) use strangers::{Strangers, network_of};
 
 use crate::admission;
 use crate::audit;
+use crate::layers::ClientAddress;
 use crate::problem::{Code, Problem};
 use crate::rates;
 use crate::session::{self, Session, cookie, origin};
@@ -169,7 +173,8 @@ pub(crate) async fn authenticate(
         Some(_) => Ok(()),
         None => origin::refuse_cross_site(&request, audit::is_mutation(request.method())),
     };
-    match caller(&state, request.headers(), from_own_page).await {
+    let peer = request.extensions().get::<ClientAddress>().map(|client| client.0);
+    match caller(&state, request.headers(), peer, from_own_page).await {
         Ok(caller) => admission::admit(&state, caller, request, next)
             .await
             .unwrap_or_else(Problem::into_response),
@@ -203,19 +208,20 @@ pub(crate) fn check_metrics_key(state: &ApiState, headers: &HeaderMap) -> Result
 async fn caller(
     state: &ApiState,
     headers: &HeaderMap,
+    peer: Option<IpAddr>,
     from_own_page: Result<(), Problem>,
 ) -> Result<Caller, Problem> {
     let now = state.now();
     let identity = match bearer(headers) {
         // In a box: sessions are few, and must not make the future of every request larger.
         Some(token) if session::is_token(token) => {
-            Box::pin(session::by_bearer(state, token, now)).await?
+            Box::pin(session::by_bearer(state, token, peer, now)).await?
         }
-        Some(token) => identify(state, token, now).await?,
+        Some(token) => identify(state, token, peer, now).await?,
         None => {
             let token = cookie::read(headers).ok_or_else(unauthorized)?;
             from_own_page?;
-            Box::pin(session::by_cookie(state, token, now)).await?
+            Box::pin(session::by_cookie(state, token, peer, now)).await?
         }
     };
     let Identity { key_id, key_name, bound_to, scopes, session, .. } = identity;
@@ -266,10 +272,11 @@ impl Identity {
     }
 }
 
-/// Whose key this is.
+/// Whose key this is. `peer` is the address that sent it.
 pub(crate) async fn identify(
     state: &ApiState,
     token: &[u8],
+    peer: Option<IpAddr>,
     now: Timestamp,
 ) -> Result<Identity, Problem> {
     if let Some(given) = state.given_admin()
@@ -278,8 +285,17 @@ pub(crate) async fn identify(
         return Ok(Identity::of_given());
     }
     let (id, secret) = key::parse(token).ok_or_else(unauthorized)?;
-    let known = state.key_cache().key(state, id, now).await?;
-    let known = known.filter(|key| key::is_secret_of(state.vault(), key, secret));
+    let stranger = match state.key_cache().has_seen(state, id, now) {
+        true => None,
+        false => Some(state.strangers().admit(peer, now)?),
+    };
+    let known = state.key_cache().key(state, id, now).await;
+    if let Some(stranger) = stranger
+        && !matches!(known, Ok(None))
+    {
+        state.strangers().give_back(&stranger);
+    }
+    let known = known?.filter(|key| key::is_secret_of(state.vault(), key, secret));
     let known = known.ok_or_else(unauthorized)?;
     if known.expires_at.is_some_and(|at| at <= now) {
         return Err(Problem::new(Code::Unauthorized, "the key has expired: use another one"));

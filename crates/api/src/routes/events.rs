@@ -6,17 +6,15 @@ use axum::http::{HeaderMap, StatusCode};
 use bytes::Bytes;
 use postrider_domain::event::RawJson;
 use postrider_domain::ids::EventId;
-use postrider_domain::limits::{
-    BATCH_BODY_BYTES_MAX, BATCH_EVENTS_MAX, EVENT_BODY_BYTES_MAX, PAGE_MAX,
-};
+use postrider_domain::limits::{BATCH_BODY_BYTES_MAX, BATCH_EVENTS_MAX, EVENT_BODY_BYTES_MAX};
 use postrider_domain::trace::{self, TraceContext};
 use postrider_engine::{IngestError, Ingested, NewEvent};
-use postrider_store::{DeliveryFilter, EventFilter, PageRequest, Span};
+use postrider_store::{DeliveryFilter, EventFilter, Span};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use utoipa::IntoParams;
 
-use super::{PathId, busy, stopping};
+use super::{PathId, busy, deliveries, stopping};
 use crate::auth::{Caller, CanIngest, CanRead, CanReadAll, one_tenant};
 use crate::body::{self, json_problem, media_type, require_json};
 use crate::draw::Draw;
@@ -254,7 +252,8 @@ pub(crate) async fn list(
 
 /// Show an event
 ///
-/// With its payload and its deliveries.
+/// With its payload and its deliveries. Where the deliveries are very many, `deliveries` has the newest
+/// thousand, and `deliveries_cursor` is the cursor for the others at `/v1/deliveries?event=…`.
 #[utoipa::path(
     get, path = "/v1/events/{id}", tag = "events",
     params(("id" = String, Path, description = "The event")),
@@ -269,8 +268,9 @@ pub(crate) async fn show(
     let record = state.store().event(&caller.tenant, &event).await?;
     let record = record.ok_or_else(|| id.unknown("event"))?;
     let filter = DeliveryFilter { event: Some(event), ..DeliveryFilter::default() };
-    let all = PageRequest { limit: PAGE_MAX, cursor: None };
-    let deliveries = state.store().list_deliveries(&caller.tenant, &filter, &all).await?;
-    let deliveries = DeliveryView::of_all(&state, &deliveries.items).await?;
-    Ok(Json(EventDetail::of(&record, deliveries)?))
+    let asked = deliveries::first_of_event(&caller.tenant, &record.event.id)?;
+    let found = state.store().list_deliveries(&caller.tenant, &filter, &asked.request).await?;
+    let deliveries = DeliveryView::of_all(&state, &found.items).await?;
+    let cursor = found.next.map(|next| asked.shown(&next));
+    Ok(Json(EventDetail::of(&record, deliveries, cursor)?))
 }

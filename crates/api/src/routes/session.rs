@@ -41,7 +41,7 @@ use crate::wire::session::{SessionToken, SessionView, SignInBody};
         (status = 422, body = ProblemBody, content_type = "application/problem+json", description = "A problem: `invalid_field`, `unknown_field`, `missing_field`"),
         (status = 429, body = ProblemBody, content_type = "application/problem+json", description = "A problem: `rate_limited`"),
         (status = 500, body = ProblemBody, content_type = "application/problem+json", description = "A problem: `internal`"),
-        (status = 503, body = ProblemBody, content_type = "application/problem+json", description = "A problem: `server_limit_reached`, `unavailable`")
+        (status = 503, body = ProblemBody, content_type = "application/problem+json", description = "A problem: `server_limit_reached`, `unavailable`, `overloaded`")
     )
 )]
 pub(crate) async fn create(
@@ -52,7 +52,7 @@ pub(crate) async fn create(
     let address = request.extensions().get::<ClientAddress>().map(|client| client.0);
     state
         .sign_in_rates()
-        .take(&network_of(address), now)
+        .take(&auth::network_of(address), now)
         .map_err(|seconds| rates::refusal("address", seconds))?;
     origin::refuse_cross_site(&request, false)?;
     let has_tls = origin::require_tls(&request);
@@ -64,7 +64,7 @@ pub(crate) async fn create(
         // cookie.
         has_tls?;
     }
-    let (grant, who) = granted(&state, &wish, now).await.inspect_err(|problem| {
+    let (grant, who) = granted(&state, &wish, address, now).await.inspect_err(|problem| {
         let address = address.map(|address| address.to_string());
         tracing::warn!(address, code = problem.code().as_str(), "somebody could not sign in");
     })?;
@@ -78,6 +78,7 @@ pub(crate) async fn create(
 async fn granted(
     state: &ApiState,
     wish: &SignInBody,
+    peer: Option<IpAddr>,
     now: Timestamp,
 ) -> Result<(Grant, Identity), Problem> {
     match (&wish.key, &wish.token) {
@@ -86,7 +87,7 @@ async fn granted(
                 let why = "for portal links only: send the key itself as Authorization: Bearer";
                 return Err(Problem::field("in_memory", why));
             }
-            let who = auth::identify(state, key.0.trim().as_bytes(), now).await;
+            let who = auth::identify(state, key.0.trim().as_bytes(), peer, now).await;
             let who = who.map_err(not_valid)?;
             let grant = match (&*who.key_id, state.given_admin()) {
                 (GivenAdmin::KEY_ID, Some(given)) => {
@@ -125,19 +126,6 @@ fn answer(opened: Opened, in_memory: bool, now: Timestamp) -> Result<Response, P
     }
     let cookie = cookie::set(&text, expires_at.since(now).as_secs())?;
     Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response())
-}
-
-/// The key of the rate limit for sign-ins: an IPv4 address, or the /64 network of an IPv6 address,
-/// because one client can use every address of that network.
-fn network_of(address: Option<IpAddr>) -> String {
-    match address.map(|address| address.to_canonical()) {
-        None => String::new(),
-        Some(IpAddr::V4(address)) => address.to_string(),
-        Some(IpAddr::V6(address)) => {
-            let [a, b, c, d, ..] = address.segments();
-            format!("{a:x}:{b:x}:{c:x}:{d:x}")
-        }
-    }
 }
 
 /// Show the session
@@ -180,8 +168,9 @@ pub(crate) async fn show(
     responses(
         (status = 204, description = "Signed out"),
         (status = 403, body = ProblemBody, content_type = "application/problem+json", description = "A problem: `cross_site`"),
+        (status = 429, body = ProblemBody, content_type = "application/problem+json", description = "A problem: `rate_limited`"),
         (status = 500, body = ProblemBody, content_type = "application/problem+json", description = "A problem: `internal`"),
-        (status = 503, body = ProblemBody, content_type = "application/problem+json", description = "A problem: `unavailable`")
+        (status = 503, body = ProblemBody, content_type = "application/problem+json", description = "A problem: `unavailable`, `overloaded`")
     )
 )]
 pub(crate) async fn delete(
@@ -194,22 +183,8 @@ pub(crate) async fn delete(
     let address = request.extensions().get::<ClientAddress>().map(|client| client.0);
     let headers = request.headers().clone();
     drop(request);
-    if let Some(who) = session::close(&state, &headers, state.now()).await? {
+    if let Some(who) = session::close(&state, &headers, address, state.now()).await? {
         audit::signed(&state, &who, "session.delete", address, StatusCode::NO_CONTENT).await;
     }
     Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie::clear())]).into_response())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn attempts_are_counted_by_address_and_by_network_with_ipv6() {
-        let of = |text: &str| network_of(Some(text.parse().unwrap()));
-        assert_eq!(of("192.0.2.1"), of("::ffff:192.0.2.1"));
-        assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
-        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1"));
-        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
-    }
 }

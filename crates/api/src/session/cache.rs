@@ -47,6 +47,11 @@ impl PassCache {
         Ok(found)
     }
 
+    /// Whether the pass with this identifier was found before, however long ago.
+    pub(crate) fn has(&self, id: &str) -> bool {
+        self.lock().contains_key(id)
+    }
+
     /// Drops a pass that was changed or deleted.
     pub(crate) fn forget(&self, id: &str) {
         self.lock().remove(id);

@@ -22,6 +22,7 @@ pub(crate) mod logo;
 pub(crate) mod origin;
 mod token;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::http::{HeaderMap, Method};
@@ -107,9 +108,10 @@ pub(crate) fn is_token(token: &[u8]) -> bool {
 pub(crate) async fn by_bearer(
     state: &ApiState,
     token: &[u8],
+    peer: Option<IpAddr>,
     now: Timestamp,
 ) -> Result<Identity, Problem> {
-    identify(state, token, now, true).await
+    identify(state, token, (peer, now), true).await
 }
 
 /// The identity behind the token in a cookie. The caller has checked that no other site made the
@@ -117,20 +119,31 @@ pub(crate) async fn by_bearer(
 pub(crate) async fn by_cookie(
     state: &ApiState,
     token: &str,
+    peer: Option<IpAddr>,
     now: Timestamp,
 ) -> Result<Identity, Problem> {
-    identify(state, token.as_bytes(), now, false).await
+    identify(state, token.as_bytes(), (peer, now), false).await
 }
 
 async fn identify(
     state: &ApiState,
     token: &[u8],
-    now: Timestamp,
+    (peer, now): (Option<IpAddr>, Timestamp),
     in_memory: bool,
 ) -> Result<Identity, Problem> {
     let (id, secret) = token::parse(token::SESSION, token).ok_or_else(over)?;
     let id = format!("{}{id}", token::SESSION);
-    let pass = state.passes().get(state, &id, now).await?.ok_or_else(over)?;
+    let stranger = match state.passes().has(&id) {
+        true => None,
+        false => Some(state.strangers().admit(peer, now)?),
+    };
+    let found = state.passes().get(state, &id, now).await;
+    if let Some(stranger) = stranger
+        && !matches!(found, Ok(None))
+    {
+        state.strangers().give_back(&stranger);
+    }
+    let pass = found?.ok_or_else(over)?;
     let body = SessionBody::of(&pass).ok_or_else(over)?;
     // A bearer token must not work as a cookie, and a cookie's token must not work as a bearer
     // token.
@@ -245,12 +258,13 @@ pub(crate) fn full(what: &str, most: u64) -> Problem {
 pub(crate) async fn close(
     state: &ApiState,
     headers: &HeaderMap,
+    peer: Option<IpAddr>,
     now: Timestamp,
 ) -> Result<Option<Identity>, Problem> {
     let bearer = auth::bearer(headers).filter(|token| is_token(token));
     let token = bearer.or_else(|| cookie::read(headers).map(str::as_bytes));
     let Some(token) = token else { return Ok(None) };
-    let identity = match identify(state, token, now, bearer.is_some()).await {
+    let identity = match identify(state, token, (peer, now), bearer.is_some()).await {
         Ok(identity) => identity,
         // The session has ended already.
         Err(problem) if problem.code() == Code::Unauthorized => return Ok(None),

@@ -190,15 +190,22 @@ pub(crate) struct EventDetail {
     /// The state before; null if none was given.
     #[schema(value_type = serde_json::Value)]
     old: Option<Box<RawValue>>,
-    /// The newest thousand; see `GET /v1/deliveries?event=…` for more.
+    /// The newest thousand.
     deliveries: Vec<DeliveryView>,
+    /// Give this as `cursor` to `/v1/deliveries?event=…` to get the deliveries that are not in
+    /// `deliveries`; null if it has all of them.
+    deliveries_cursor: Option<String>,
 }
 
 impl EventDetail {
-    pub(crate) fn of(record: &EventRecord, deliveries: Vec<DeliveryView>) -> Result<Self, Problem> {
+    pub(crate) fn of(
+        record: &EventRecord,
+        deliveries: Vec<DeliveryView>,
+        deliveries_cursor: Option<String>,
+    ) -> Result<Self, Problem> {
         let old = record.event.old.as_ref().map(boxed).transpose()?;
         let (summary, data) = (EventSummary::of(record), boxed(&record.event.data)?);
-        Ok(EventDetail { summary, data, old, deliveries })
+        Ok(EventDetail { summary, data, old, deliveries, deliveries_cursor })
     }
 }
 

@@ -187,3 +187,29 @@ async fn lists_are_paged() {
     api.get("/v1/events?colour=red").refused(422, "unknown_field", Some("colour")).await;
     api.get("/v1/events?limit=%ff").send().await;
 }
+
+#[tokio::test]
+async fn event_with_very_many_deliveries_shows_where_the_others_are() {
+    let api = Api::new().await;
+    for n in 0..1_003 {
+        api.subscribe(&n.to_string()).await;
+    }
+    let sent = api.send_event().await;
+    let event = id(&sent);
+    let shown = api.get(&format!("/v1/events/{event}")).expect(200).await;
+    assert_eq!(shown["delivery_count"], 1_003);
+    let ids = |list: &Value| -> Vec<String> { list.as_array().unwrap().iter().map(id).collect() };
+    let mut seen = ids(&shown["deliveries"]);
+    assert_eq!(seen.len(), 1_000);
+    let cursor = shown["deliveries_cursor"].as_str().unwrap();
+    let path = format!("/v1/deliveries?event={event}&cursor={cursor}");
+    let others = api.get(&path).expect(200).await;
+    assert_eq!(others["next_cursor"], Value::Null);
+    seen.extend(ids(&others["data"]));
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen.len(), 1_003, "each of them once");
+    let other = api.send_event().await;
+    let path = format!("/v1/deliveries?event={}&cursor={cursor}", id(&other));
+    api.get(&path).refused(422, "invalid_field", Some("cursor")).await;
+}

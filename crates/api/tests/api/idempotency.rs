@@ -6,6 +6,12 @@ use std::time::Duration;
 use postrider_store_testing::memory::Fault;
 use serde_json::{Value, json};
 
+use postrider_api::vault::SealContext;
+use postrider_domain::ids::TenantId;
+use postrider_store::{Configuration as _, IdempotentAnswer};
+use postrider_transport::Clock as _;
+use sha2::{Digest as _, Sha256};
+
 use crate::support::{Answer, Api, Call, id};
 
 #[tokio::test]
@@ -43,6 +49,67 @@ async fn another_request_with_the_same_key_is_refused() {
     elsewhere.header("idempotency-key", "k1").expect(202).await;
     let bad = api.post("/v1/events", event(1)).header("idempotency-key", "with space");
     bad.refused(422, "invalid_field", field).await;
+}
+
+/// The digest that version 0.1.0 stored of a `POST` of this JSON.
+fn plain_digest(path: &str, body: &Value) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    for part in ["POST", path, "application/json", &body.to_string()] {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    hash.finalize().into()
+}
+
+/// The name under which the answer for an idempotency key of the admin key is stored.
+fn stored_key(api: &Api, key: &str) -> String {
+    format!("{}:{key}", api.admin.split('_').nth(1).unwrap())
+}
+
+#[tokio::test]
+async fn stored_answer_does_not_give_away_what_was_sent() {
+    let api = Api::new().await;
+    let body = json!({"type": "person.updated", "data": {"name": "Ada"}});
+    api.post("/v1/events", body.clone()).header("idempotency-key", "k").expect(202).await;
+    let (tenant, key) = (TenantId::default_tenant(), stored_key(&api, "k"));
+    let stored = api.store.idempotent_answer(&tenant, &key).await.unwrap().unwrap();
+    assert!(stored.is_answer());
+    assert_ne!(stored.request, plain_digest("/v1/events", &body), "a guess could be checked");
+    let again = api.post("/v1/events", body.clone()).header("idempotency-key", "k").send().await;
+    assert_eq!(again.header("idempotency-replayed"), Some("true"));
+    // Another node with the same key ring recognises it too.
+    let other = api.with_another_given_admin("a perfectly good admin key!");
+    let again = other.post("/v1/events", body).header("idempotency-key", "k").send().await;
+    assert_eq!(again.header("idempotency-replayed"), Some("true"));
+}
+
+#[tokio::test]
+async fn answers_and_notes_of_an_older_version_are_found() {
+    let api = Api::new().await;
+    let body = json!({"type": "a", "data": 1});
+    let request = plain_digest("/v1/events", &body);
+    let (tenant, created_at) = (TenantId::default_tenant(), api.clock.now());
+    let since = created_at.saturating_sub(Duration::from_secs(1));
+    let answered = stored_key(&api, "answered");
+    let context = SealContext { tenant: &tenant, owner: &answered, field: "idempotent answer" };
+    let answer = api.vault.seal(context, b"{\"id\":\"evt_1\"}").unwrap();
+    let begun = stored_key(&api, "begun");
+    for (key, status, body) in
+        [(&answered, 202, answer), (&begun, IdempotentAnswer::BEGUN, vec![7; 32])]
+    {
+        let entry = IdempotentAnswer { request, status, body, created_at };
+        api.store.keep_idempotent_answer(&tenant, key, &entry, since).await.unwrap();
+    }
+    let send = |key: &str| api.post("/v1/events", body.clone()).header("idempotency-key", key);
+    let again = send("answered").response().await;
+    assert_eq!(again.headers()["idempotency-replayed"], "true");
+    let first = send("begun").send().await;
+    assert_eq!((first.status.as_u16(), first.header("idempotency-replayed")), (202, None));
+    let again = send("begun").send().await;
+    assert_eq!((&again.text, again.header("idempotency-replayed")), (&first.text, Some("true")));
+    let other = api.post("/v1/events", json!({"type": "a", "data": 2}));
+    let other = other.header("idempotency-key", "answered");
+    other.refused(409, "idempotency_conflict", Some("idempotency-key")).await;
 }
 
 #[tokio::test]

@@ -53,6 +53,65 @@ async fn a_key_may_do_what_its_scopes_say() {
     api.post("/v1/events", event).key(admin).tenant("default").expect(202).await;
 }
 
+/// A key that was never created.
+fn unknown(n: u32) -> String {
+    format!("pr_{n:016x}_wrong")
+}
+
+#[tokio::test]
+async fn unknown_keys_of_an_address_are_refused_after_its_budget_and_known_ones_are_not() {
+    let api = Api::new().await;
+    let (attacker, other) = ("192.0.2.1", "192.0.2.2");
+    let seen = api.key("default", &["read"]).await;
+    let late = api.key("default", &["read"]).await;
+    let list = |key: &str, from: &str| api.get("/v1/subscriptions").key(key).from(from);
+    list(&seen, attacker).expect(200).await;
+    for n in 0..300 {
+        list(&unknown(n), attacker).refused(401, "unauthorized", None).await;
+    }
+    api.store.fail_next_reads(u64::MAX);
+    let refused = list(&unknown(300), attacker).send().await;
+    assert_eq!(
+        (refused.status.as_u16(), refused.json["code"].as_str()),
+        (429, Some("rate_limited"))
+    );
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    list(&unknown(299), attacker).refused(401, "unauthorized", None).await;
+    api.store.heal();
+    // A known key is looked up again when it was not for some seconds.
+    api.clock.advance(Duration::from_secs(6));
+    for n in 301..421 {
+        list(&unknown(n), attacker).refused(401, "unauthorized", None).await;
+    }
+    list(&unknown(421), attacker).refused(429, "rate_limited", None).await;
+    list(&seen, attacker).expect(200).await;
+    list(&late, other).expect(200).await;
+    list(&late, attacker).expect(200).await;
+    list(&unknown(421), other).refused(401, "unauthorized", None).await;
+}
+
+#[tokio::test]
+async fn keys_that_exist_cost_no_budget_however_many_there_are() {
+    let api = Api::new().await;
+    for _ in 0..310 {
+        let key = api.key("default", &["read"]).await;
+        api.get("/v1/subscriptions").key(&key).from("192.0.2.1").expect(200).await;
+    }
+}
+
+#[tokio::test]
+async fn unknown_sessions_have_the_budget_of_unknown_keys() {
+    let api = Api::new().await;
+    let session = |n: u32| format!("ps_{n:016x}_{}", "0".repeat(64));
+    let list = |n| api.get("/v1/subscriptions").key(&session(n)).from("192.0.2.1");
+    for n in 0..300 {
+        list(n).refused(401, "unauthorized", None).await;
+    }
+    list(300).refused(429, "rate_limited", None).await;
+    let sign_out = api.delete("/v1/session").key(&session(301)).from("192.0.2.1");
+    sign_out.refused(429, "rate_limited", None).await;
+}
+
 #[tokio::test]
 async fn a_key_stops_working_when_it_is_deleted_and_when_it_expires() {
     let api = Api::new().await;

@@ -1,6 +1,7 @@
 //! A server without a socket. Every answer is checked against the OpenAPI document: an undocumented
 //! status fails the test.
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -10,6 +11,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, Request, StatusCode};
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
+use postrider_api::ClientAddress;
 use postrider_api::process::{About, Arrivals, Disk, Process, Setting};
 use postrider_api::{
     ApiParts, ApiSettings, ApiState, Bootstrap, GivenAdmin, KeyRing, Vault, bootstrap_admin,
@@ -101,7 +103,7 @@ impl Transport for Receiver {
         let url = request.target.url().to_string();
         let headers: Vec<String> =
             request.headers.iter().map(|(n, v)| format!("{n}: {}", text(v.as_bytes()))).collect();
-        let (headers, body) = (headers.join("\n"), request.body.clone());
+        let (headers, body) = (headers.join("\n"), request.body.to_bytes());
         self.requests.lock().unwrap().push((url.clone(), headers.clone(), body));
         let word = url.rsplit('/').next().unwrap_or_default();
         if word == "hang" {
@@ -249,6 +251,7 @@ impl Api {
             path: path.to_owned(),
             headers: vec![("authorization".to_owned(), authorization)],
             body: Body::empty(),
+            address: None,
         }
     }
 
@@ -332,9 +335,16 @@ pub(crate) struct Call<'a> {
     path: String,
     headers: Vec<(String, String)>,
     body: Body,
+    address: Option<IpAddr>,
 }
 
 impl Call<'_> {
+    /// From this address.
+    pub(crate) fn from(mut self, address: &str) -> Self {
+        self.address = Some(address.parse().unwrap());
+        self
+    }
+
     pub(crate) fn json(self, body: Value) -> Self {
         self.header("content-type", "application/json").raw(body.to_string())
     }
@@ -368,7 +378,10 @@ impl Call<'_> {
         for (name, value) in &self.headers {
             request = request.header(name, value);
         }
-        let request = request.body(self.body).unwrap();
+        let mut request = request.body(self.body).unwrap();
+        if let Some(address) = self.address {
+            request.extensions_mut().insert(ClientAddress(address));
+        }
         let response = self.api.router.clone().oneshot(request).await.unwrap();
         check_documented(self.method, &self.path, response.status());
         response

@@ -1,7 +1,8 @@
 //! Standard Webhooks signatures: proof for the receiver that a message is ours, whole and fresh.
 //!
-//! The signed text is `id.timestamp.body`. The body is not copied, and key state is computed once
-//! per secret, not once per message. Nothing here reads a clock or generates random numbers.
+//! The signed text is `id.timestamp.body`. The body, which may come in parts, is not copied, and key
+//! state is computed once per secret, not once per message. Nothing here reads a clock or generates
+//! random numbers.
 //!
 //! ```text
 //! webhook-id:        dlv_019a86d99e3877078707070707070707
@@ -47,8 +48,19 @@ pub fn sign<'a>(
     unix_seconds: i64,
     body: &[u8],
 ) -> String {
+    sign_parts(secrets, id, unix_seconds, [body, b""])
+}
+
+/// As [`sign`] does it, of a body in two parts.
+pub fn sign_parts<'a>(
+    secrets: impl IntoIterator<Item = &'a SigningSecret>,
+    id: &str,
+    unix_seconds: i64,
+    [body, rest]: [&[u8]; 2],
+) -> String {
     let secrets = secrets.into_iter();
     let head = format!("{id}.{unix_seconds}.");
+    let parts = [head.as_bytes(), body, rest];
     let mut header = String::with_capacity(secrets.size_hint().0.max(1) * SIGNATURE_CHARS_MAX);
     for secret in secrets {
         if !header.is_empty() {
@@ -57,11 +69,11 @@ pub fn sign<'a>(
         match secret.key() {
             Key::Symmetric { schedule, .. } => {
                 header.push_str(SYMMETRIC_VERSION);
-                STANDARD.encode_string(hmac(schedule, head.as_bytes(), body), &mut header);
+                STANDARD.encode_string(hmac(schedule, &parts), &mut header);
             }
             Key::Asymmetric(key) => {
                 header.push_str(ASYMMETRIC_VERSION);
-                let signature = key.multipart_sign(&[head.as_bytes(), body]);
+                let signature = key.multipart_sign(&parts);
                 STANDARD.encode_string(signature.to_bytes(), &mut header);
             }
         }
@@ -69,11 +81,10 @@ pub fn sign<'a>(
     header
 }
 
-/// HMAC-SHA256 of `head` followed by `body`.
-fn hmac(schedule: &Hmac<Sha256>, head: &[u8], body: &[u8]) -> [u8; 32] {
+/// HMAC-SHA256 of the parts, one after the other.
+fn hmac(schedule: &Hmac<Sha256>, parts: &[&[u8]]) -> [u8; 32] {
     let mut mac = schedule.clone();
-    mac.update(head);
-    mac.update(body);
+    parts.iter().for_each(|part| mac.update(part));
     mac.finalize().into_bytes().into()
 }
 
@@ -136,6 +147,16 @@ mod tests {
         ];
         for (text, body, expected) in cases {
             assert_eq!(sign([&secret(text)], id, unix_seconds, body), expected);
+        }
+    }
+
+    #[test]
+    fn a_body_in_two_parts_has_the_signature_of_the_whole() {
+        let secrets = [secret(ASYMMETRIC), secret(SYMMETRIC)];
+        let whole = sign(&secrets, ID, UNIX_SECONDS, BODY);
+        for at in [0, 7, BODY.len()] {
+            let (body, rest) = BODY.split_at(at);
+            assert_eq!(sign_parts(&secrets, ID, UNIX_SECONDS, [body, rest]), whole, "{at}");
         }
     }
 

@@ -121,7 +121,7 @@ pub fn verify<'k>(
             Kind::Secret(secret) => match secret.key() {
                 Key::Asymmetric(key) => asymmetric(&key.verifying_key(), &head, body, signatures),
                 Key::Symmetric { schedule, .. } => {
-                    let expected = hmac(schedule, head.as_bytes(), body);
+                    let expected = hmac(schedule, &[head.as_bytes(), body]);
                     decoded::<32>(signatures, SYMMETRIC_VERSION)
                         .fold(Choice::from(0), |found, given| found | given.ct_eq(&expected))
                 }

@@ -2,7 +2,8 @@
 //!
 //! The body names its subscription, so it differs between subscriptions. Its two states, which are
 //! nearly all of it, do not: [`states`] renders them once for all subscriptions with the same version
-//! and encoding, and [`body`] puts the few bytes that differ before them.
+//! and encoding, and [`body`] puts the few bytes that differ before them. **States that are large are
+//! never copied**: an event that goes to thousands of subscriptions would take its size for each.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,7 +12,11 @@ use bytes::Bytes;
 use super::{Happening, Version};
 use crate::event::{Event, RawJson};
 use crate::ids::SubscriptionId;
-use crate::payload::Payload;
+use crate::payload::{Body, Payload};
+
+/// States smaller than this are copied behind their head: one short piece is sent faster than two.
+const SHARED_BYTES_MIN: usize = 4096;
+const CONTENT_TYPE: &str = "application/json";
 
 /// How the two states are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,8 +42,11 @@ impl Encoding {
 }
 
 /// The end of the body, from `"newState"` on.
-pub fn states(event: &Event, encoding: Encoding) -> Bytes {
-    let mut end = b"\"newState\":".to_vec();
+pub fn states(event: &Event, encoding: Encoding) -> Payload {
+    let old_bytes = event.old.as_ref().map_or(0, |old| old.as_bytes().len());
+    let event_bytes = event.data.as_bytes().len() + old_bytes;
+    let mut end = Vec::with_capacity(states_bytes_max(event_bytes, encoding));
+    end.extend(b"\"newState\":");
     write_state(&mut end, text(&event.data), encoding);
     end.extend(b",\"oldState\":");
     let old = match &event.old {
@@ -48,7 +56,16 @@ pub fn states(event: &Event, encoding: Encoding) -> Bytes {
     };
     write_state(&mut end, old, encoding);
     end.push(b'}');
-    Bytes::from(end)
+    Payload { body: Body::from(Bytes::from(end)), content_type: CONTENT_TYPE }
+}
+
+/// The most bytes that [`states`] renders of data and old states of this many bytes together.
+pub const fn states_bytes_max(event_bytes: usize, encoding: Encoding) -> usize {
+    // Two names, two pairs of quotes, an old state of nothing, and a brace.
+    const AROUND: usize = 40;
+    // Base64 has four characters for three bytes, and each of the two is rounded up.
+    let states = if encoding.base64 { event_bytes / 3 * 4 + 12 } else { event_bytes };
+    states + AROUND
 }
 
 /// The whole body. `own` is the version that the subscription has now, `sent` that of this delivery:
@@ -57,7 +74,7 @@ pub fn body(
     event: &Event,
     subscription: SubscriptionId,
     (own, sent): (Version, Version),
-    states: &[u8],
+    states: &Body,
 ) -> Payload {
     let unix_ms = event.time.as_unix_ms();
     let (seconds, nanos) = (unix_ms.div_euclid(1000), unix_ms.rem_euclid(1000) * 1_000_000);
@@ -68,8 +85,13 @@ pub fn body(
          \"eventVersion\":\"{sent}\",\"subscriptionVersion\":\"{own}\",",
         event_type(event),
     );
-    let body = Bytes::from([head.as_bytes(), states].concat());
-    Payload { body, content_type: "application/json" }
+    let states = states.to_bytes();
+    let body = if states.len() < SHARED_BYTES_MIN {
+        Body::from(Bytes::from([head.as_bytes(), &states].concat()))
+    } else {
+        Body::new(Bytes::from(head), states)
+    };
+    Payload { body, content_type: CONTENT_TYPE }
 }
 
 /// The `eventType`: the last word of the event's type.
@@ -178,9 +200,9 @@ mod tests {
     fn render(event: &Event, encoding: Encoding, own: Version) -> String {
         let subscription = SubscriptionId::from_bytes([7; 16]);
         let states = states(event, encoding);
-        let payload = body(event, subscription, (own, encoding.version), &states);
+        let payload = body(event, subscription, (own, encoding.version), &states.body);
         assert_eq!(payload.content_type, "application/json");
-        String::from_utf8(payload.body.to_vec()).unwrap()
+        String::from_utf8(payload.body.to_bytes().to_vec()).unwrap()
     }
 
     /// An update with lists of one, of two and of none.
@@ -232,6 +254,24 @@ mod tests {
     }
 
     #[test]
+    fn large_states_are_shared_by_the_bodies_of_all_subscriptions() {
+        let encoding = Encoding { version: Version::V2, base64: false };
+        for (chars, is_shared) in [(SHARED_BYTES_MIN - 100, false), (SHARED_BYTES_MIN, true)] {
+            let event = event("TASK.UPDATE", &format!("\"{}\"", "x".repeat(chars)), None);
+            let states = states(&event, encoding).body;
+            for id in [7, 8] {
+                let id = SubscriptionId::from_bytes([id; 16]);
+                let body = body(&event, id, (Version::V2, Version::V2), &states).body;
+                let [own, shared] = body.parts();
+                assert_eq!(shared.as_ptr() == states.parts()[1].as_ptr(), is_shared, "{chars}");
+                assert_eq!(own.len() < 300 && !own.is_empty(), is_shared, "{chars}");
+                assert!(String::from_utf8_lossy(&body.to_bytes()).contains(&id.to_string()));
+                serde_json::from_slice::<Value>(&body.to_bytes()).unwrap();
+            }
+        }
+    }
+
+    #[test]
     fn encodings_have_different_places() {
         let mut places: Vec<usize> = Version::ALL
             .into_iter()
@@ -240,6 +280,21 @@ mod tests {
         places.sort_unstable();
         assert_eq!(places, [0, 1, 2, 3]);
         assert_eq!(places.len(), Encoding::COUNT);
+    }
+
+    #[test]
+    fn states_fit_into_what_is_reserved_for_them() {
+        for old in [None, Some("[1]"), Some("[1, 2, 3]")] {
+            for data in ["1", "[\"a\"]", "[[\"a\"], \"bcd\"]"] {
+                for base64 in [false, true] {
+                    let event = event("TASK.UPDATE", data, old);
+                    let encoding = Encoding { version: Version::V1, base64 };
+                    let rendered = states(&event, encoding).body.len();
+                    let max = states_bytes_max(data.len() + old.map_or(0, str::len), encoding);
+                    assert!(rendered <= max, "{data} {old:?} {base64}: {rendered} > {max}");
+                }
+            }
+        }
     }
 
     #[test]

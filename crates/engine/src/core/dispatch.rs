@@ -16,11 +16,10 @@ use postrider_domain::time::Timestamp;
 use super::alarms::Alarm;
 use super::destinations::{DestIx, ProbeStage};
 use super::messages::{Action, Outgoing};
-use super::payloads::in_flight_bytes;
 use super::state::Core;
 use super::table::{Flight, Origin, Places, Position};
 use crate::live::EngineEvent;
-use crate::loaded::Loaded;
+use crate::loaded::{Form, Loaded};
 
 /// After this many first attempts a destination sends one of its retries.
 const FIRST_PER_RETRY: u32 = 8;
@@ -46,7 +45,7 @@ impl Core {
             && let Some(id) = self.rings.probes.pop_front()
         {
             let event = self.event_of(id);
-            let bytes = in_flight_bytes(event.as_deref());
+            let bytes = self.more_in_flight_bytes(id, event.as_deref());
             match self.table.entries.get(&id).map(|entry| self.table.dests[entry.dest.get()].tenant)
             {
                 Some(tenant) if self.tenant_block(tenant, bytes).is_some() => {
@@ -80,7 +79,7 @@ impl Core {
         let must_read = event.is_none() && circuit.still_admits(id);
         let admission = if must_read { None } else { Some(self.ask(ix)) };
         match admission {
-            None | Some(Admission::Admit) => match self.block(ix, lane, event.as_deref()) {
+            None | Some(Admission::Admit) => match self.block(ix, lane, (id, event.as_deref())) {
                 None => {
                     self.take_places(id, ix, lane);
                     if must_read {
@@ -117,11 +116,16 @@ impl Core {
         is_owed
             && self.peek(ix, Lane::Retry).is_some_and(|id| {
                 let event = self.event_of(id);
-                self.block(ix, Lane::Retry, event.as_deref()).is_none()
+                self.block(ix, Lane::Retry, (id, event.as_deref())).is_none()
             })
     }
 
-    fn block(&mut self, ix: DestIx, lane: Lane, event: Option<&Loaded>) -> Option<Block> {
+    fn block(
+        &mut self,
+        ix: DestIx,
+        lane: Lane,
+        (id, event): (DeliveryId, Option<&Loaded>),
+    ) -> Option<Block> {
         let pressure = self.table.in_flight.total() * 2 >= self.options.in_flight_max;
         let dest = &mut self.table.dests[ix.get()];
         let ramp = dest.ramp.as_ref().map_or(0, |ramp| ramp.size);
@@ -136,7 +140,8 @@ impl Core {
             return Some(Block::Rate(at));
         }
         let tenant = dest.tenant;
-        self.tenant_block(tenant, in_flight_bytes(event)).map(|_| Block::Tenant)
+        let bytes = self.more_in_flight_bytes(id, event);
+        self.tenant_block(tenant, bytes).map(|_| Block::Tenant)
     }
 
     fn park(&mut self, ix: DestIx, block: &Block) {
@@ -279,7 +284,9 @@ impl Core {
         }
         let Some(event) = entry.event.clone() else { return true };
         let number = delivery.attempts.saturating_add(1);
-        let target = dest.target.clone();
+        let (tenant, target) = (dest.tenant, dest.target.clone());
+        // The subscription may have another format by now than when its bytes were counted.
+        self.count_form(tenant, &event, Form::of(&prepared.subscription, id));
         let outgoing = Outgoing { delivery: id, number, event, prepared, target };
         self.actions.push(Action::Send(outgoing));
         true

@@ -1,7 +1,7 @@
 //! The bytes of events in memory: how many wait for their first attempt, and how many are in flight.
 //!
-//! An event counts once, however many deliveries share it. In flight it counts twice its size, for
-//! the event and for its rendered bodies. Until it is read, it counts as the largest possible
+//! An event counts once, however many deliveries share it. In flight it counts with its own bytes and
+//! with those of every form in which it is sent. Until it is read, it counts as the largest possible
 //! event.
 
 use std::collections::HashMap;
@@ -13,14 +13,11 @@ use postrider_domain::limits;
 
 use super::state::Core;
 use super::table::Places;
-use crate::loaded::Loaded;
+use crate::loaded::{Form, Loaded};
 
 /// Events of this size or larger are shared by identifier, so that several reads of the store do
 /// not keep several copies. For smaller ones a copy is cheaper than the lookup.
 const LARGE_BYTES: usize = 4096;
-
-/// The size in flight of an event that is not read yet.
-const UNREAD_BYTES: usize = 2 * limits::EVENT_BODY_BYTES_MAX;
 
 /// Large events that are referenced in memory.
 #[derive(Debug, Default)]
@@ -73,20 +70,30 @@ impl Payloads {
     }
 }
 
-/// The size of an event in flight.
-pub(super) fn in_flight_bytes(loaded: Option<&Loaded>) -> usize {
-    match loaded {
-        Some(loaded) if loaded.in_flight.any() => 0,
-        Some(loaded) => cost(loaded),
-        None => UNREAD_BYTES,
-    }
-}
-
-fn cost(loaded: &Loaded) -> usize {
-    2 * loaded.bytes()
+/// The bytes of an event in this form that is not read yet.
+fn unread_bytes(form: Form) -> usize {
+    let max = limits::EVENT_BODY_BYTES_MAX;
+    max + form.bytes(0, max)
 }
 
 impl Core {
+    /// The bytes that an attempt of this delivery with this event adds to those in flight.
+    pub(super) fn more_in_flight_bytes(&self, id: DeliveryId, loaded: Option<&Loaded>) -> usize {
+        let form = self.form_of(id, loaded);
+        loaded.map_or_else(|| unread_bytes(form), |loaded| loaded.more_in_flight(form))
+    }
+
+    /// The form in which a delivery is sent. A small event is taken to be sent in the commonest one
+    /// until its attempt begins: looking up the subscription costs more than the difference.
+    fn form_of(&self, id: DeliveryId, loaded: Option<&Loaded>) -> Form {
+        if loaded.is_some_and(|loaded| loaded.bytes() < LARGE_BYTES) {
+            return Form::Standard;
+        }
+        let subscription = self.table.entries.get(&id).map(|entry| entry.delivery.subscription);
+        let prepared = subscription.and_then(|subscription| self.directory.get(subscription));
+        prepared.map_or(Form::Standard, |prepared| Form::of(&prepared.subscription, id))
+    }
+
     /// Shares an event: returns the one that is in memory already, or adds this one.
     pub(super) fn share(&mut self, event: Arc<Event>) -> Arc<Loaded> {
         let loaded = Arc::new(Loaded::new(event));
@@ -133,31 +140,41 @@ impl Core {
     }
 
     /// Counts the bytes of an attempt that begins; if the event is not read yet, the largest
-    /// possible size.
-    pub(super) fn count_in_flight(&mut self, tenant: usize, loaded: Option<&Loaded>) -> usize {
-        match loaded {
-            Some(loaded) => {
-                if loaded.in_flight.join() {
-                    self.add_in_flight_bytes(tenant, cost(loaded));
-                }
-                0
-            }
-            None => {
-                self.add_in_flight_bytes(tenant, UNREAD_BYTES);
-                UNREAD_BYTES
-            }
-        }
+    /// possible size, which is returned.
+    pub(super) fn count_in_flight(
+        &mut self,
+        tenant: usize,
+        id: DeliveryId,
+        loaded: Option<&Loaded>,
+    ) -> usize {
+        let form = self.form_of(id, loaded);
+        let Some(loaded) = loaded else {
+            let bytes = unread_bytes(form);
+            self.add_in_flight_bytes(tenant, bytes);
+            return bytes;
+        };
+        self.count_form(tenant, loaded, form);
+        loaded.in_flight.join();
+        0
+    }
+
+    /// Counts the form in which an event is sent, unless it is counted already.
+    pub(super) fn count_form(&mut self, tenant: usize, loaded: &Loaded, form: Form) {
+        let bytes = loaded.more_in_flight(form);
+        loaded.counted.add(form, bytes);
+        self.add_in_flight_bytes(tenant, bytes);
     }
 
     /// Corrects the counted bytes when the event was read.
     pub(super) fn recount_when_read(
         &mut self,
         tenant: usize,
+        id: DeliveryId,
         places: &mut Places,
         loaded: &Loaded,
     ) {
         self.remove_in_flight_bytes(tenant, std::mem::take(&mut places.unread_bytes));
-        self.count_in_flight(tenant, Some(loaded));
+        self.count_in_flight(tenant, id, Some(loaded));
     }
 
     /// Subtracts the bytes when a delivery gives its in-flight capacity back.
@@ -171,7 +188,7 @@ impl Core {
         if let Some(loaded) = loaded
             && loaded.in_flight.leave()
         {
-            bytes += cost(loaded);
+            bytes += loaded.forget_rendered();
         }
         self.remove_in_flight_bytes(tenant, bytes);
     }

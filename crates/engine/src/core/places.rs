@@ -55,7 +55,7 @@ impl Core {
         self.table.tenants[tenant].in_flight += 1;
         *self.table.in_flight.of(from.lane()) += 1;
         self.forget_payload(queued.as_deref());
-        let unread_bytes = self.count_in_flight(tenant, event.as_deref());
+        let unread_bytes = self.count_in_flight(tenant, id, event.as_deref());
         if let Some(entry) = self.table.entries.get_mut(&id) {
             entry.event = event;
             entry.position = Position::Placed(Places { from, unread_bytes });
@@ -79,7 +79,7 @@ impl Core {
     pub(super) fn attach(&mut self, id: DeliveryId, event: Arc<Loaded>) {
         let Some((ix, mut places)) = self.places_of(id) else { return };
         let tenant = self.table.dests[ix.get()].tenant;
-        self.recount_when_read(tenant, &mut places, &event);
+        self.recount_when_read(tenant, id, &mut places, &event);
         self.rings.freed = true;
         if let Some(entry) = self.table.entries.get_mut(&id) {
             entry.event = Some(event);

@@ -8,7 +8,6 @@ use postrider_store::DeliveryFilter;
 
 use super::destinations::DestIx;
 use super::messages::{DestinationOverlay, Gauges, View};
-use super::payloads::in_flight_bytes;
 use super::state::Core;
 use super::table::{Position, TenantOverlay};
 use super::turns::Share;
@@ -152,7 +151,7 @@ impl Core {
         }
         let (tenant, known) = (dest.tenant, &self.table.tenants[dest.tenant]);
         let event = here.and_then(|id| self.event_of(id));
-        let bytes = here.map_or(0, |_| in_flight_bytes(event.as_deref()));
+        let bytes = here.map_or(0, |id| self.more_in_flight_bytes(id, event.as_deref()));
         match self.tenant_block(tenant, bytes) {
             _ if !self.has_room(lane) => {
                 waits.push(Wait::TotalLimit { in_flight: total, limit: max });

@@ -7,13 +7,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use postrider_domain::delivery::{DeliveryState, StateName};
 use postrider_domain::explain::{Standing, Wait};
 use postrider_domain::ids::TenantId;
+use postrider_domain::payload::Format;
 use postrider_domain::policy::Policy;
 use postrider_domain::subscription::RateLimit;
+use postrider_domain::workfront::{Version, WorkfrontOptions};
 use postrider_engine::{
-    CommandError, Entropy, IngestError, NewEvent, Options, Parts, Quotas, SeededEntropy,
+    CommandError, Entropy, IngestError, NewEvent, Options, Parts, Quota, Quotas, SeededEntropy,
 };
+use postrider_store::Change;
 
-use crate::world::{MINUTE, Mood, OK, World, event, ms, never_disabled, tenant};
+use crate::world::{MINUTE, Mood, OK, World, event, ms, never_disabled, start, tenant};
 
 const URL: &str = "https://hooks.example.com/in";
 const OTHER: &str = "https://other.example.com/in";
@@ -82,7 +85,7 @@ async fn bytes_in_flight_are_bounded_and_a_tenant_at_its_share_delays_only_itsel
         world.engine.ingest(&tenant(), vec![event(&large(100_000))]).await.unwrap();
     }
     world.run_ready_tasks().await;
-    assert_eq!(world.script.in_flight(), 5, "each counts for its event and its body");
+    assert_eq!(world.script.in_flight(), 10, "an event counts once where its bytes are the body");
     assert!(world.engine.gauges().await.unwrap().in_flight_bytes <= 1024 * 1024);
     let now = world.now();
     world.engine.ingest(&other(), vec![event("1")]).await.unwrap();
@@ -109,6 +112,69 @@ async fn deliveries_of_one_event_share_its_body_also_when_they_are_retried() {
         let first = round[0].body.as_ptr();
         assert!(round.iter().all(|one| one.body.as_ptr() == first), "the same memory");
     }
+}
+
+/// The formats of a body, each with the bytes that are kept for it of an event without an old state.
+fn formats(bytes: usize) -> Vec<(Format, Option<WorkfrontOptions>, usize)> {
+    let (around, in_base64) = (40, bytes / 3 * 4 + 12);
+    let states = Version::ALL.into_iter().flat_map(|version| {
+        [(false, bytes + around), (true, in_base64 + around)].map(|(base64, kept)| {
+            let options = WorkfrontOptions { version, base64, ..WorkfrontOptions::default() };
+            (Format::Workfront, Some(options), kept)
+        })
+    });
+    let others = [(Format::Standard, bytes), (Format::CloudEvents, bytes), (Format::Raw, 0)];
+    others.map(|(format, kept)| (format, None, kept)).into_iter().chain(states).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_form_of_an_event_counts_once_however_many_attempts_share_it() {
+    let data = large(100_000);
+    let mut world = World::with(never_disabled(), options(4096)).await;
+    let (mut expected, mut urls) = (data.len(), Vec::new());
+    for (n, (format, workfront, kept)) in formats(data.len()).into_iter().enumerate() {
+        expected += kept;
+        for m in 0..3 {
+            let url = format!("https://flood.example.com/{n}/{m}");
+            let mut record = world.wish(&url);
+            record.subscription.format = format;
+            record.subscription.workfront = workfront.clone().map(Box::new);
+            world.put(record).await;
+            world.script.set(&url, Mood::Hangs);
+            urls.push(url);
+        }
+    }
+    world.engine.ingest(&tenant(), vec![event(&data)]).await.unwrap();
+    world.run_ready_tasks().await;
+    assert_eq!(world.script.in_flight(), 21);
+    assert_eq!(world.engine.gauges().await.unwrap().in_flight_bytes, expected);
+    urls.iter().for_each(|url| world.script.set(url, OK));
+    world.pass(MINUTE * 60 * 49).await;
+    assert_eq!(world.count(StateName::Delivered).await, 21);
+    assert_eq!(world.engine.gauges().await.unwrap().in_flight_bytes, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_in_many_formats_take_as_many_bytes_in_flight_as_they_need() {
+    let in_flight_bytes_max = 1024 * 1024;
+    let mut world =
+        World::with(never_disabled(), Options { in_flight_bytes_max, ..options(4096) }).await;
+    for (n, (format, workfront, _)) in formats(0).into_iter().enumerate() {
+        let url = format!("https://flood.example.com/{n}");
+        let mut record = world.wish(&url);
+        record.subscription.format = format;
+        record.subscription.workfront = workfront.map(Box::new);
+        world.put(record).await;
+        world.script.set(&url, Mood::Hangs);
+    }
+    for _ in 0..10 {
+        world.engine.ingest(&tenant(), vec![event(&large(100_000))]).await.unwrap();
+    }
+    world.run_ready_tasks().await;
+    let in_flight_bytes = world.engine.gauges().await.unwrap().in_flight_bytes;
+    assert!((700_000..=in_flight_bytes_max).contains(&in_flight_bytes), "{in_flight_bytes}");
+    let together = world.script.in_flight();
+    assert!((7..14).contains(&together), "one event in all its forms, and not two: {together}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -237,12 +303,46 @@ async fn queued_delivery_names_the_limits_of_its_tenant_and_of_the_whole() {
     let waits = vec![Wait::TotalLimit { in_flight: 4, limit: 4 }];
     assert_eq!(standing(&world).await, Standing { ahead: 0, is_stored: false, waits });
 
-    let limited = Options { tenant_in_flight_bytes_max: Some(500_000), ..options(4096) };
+    let limited = Options { tenant_in_flight_bytes_max: Some(250_000), ..options(4096) };
     let world = crowded(limited, 1, &Mood::Hangs).await;
     for _ in 0..4 {
         world.engine.ingest(&tenant(), vec![event(&large(100_000))]).await.unwrap();
     }
     world.run_ready_tasks().await;
-    let waits = vec![Wait::TenantBytes { bytes: 400_008, limit: 500_000 }];
+    let waits = vec![Wait::TenantBytes { bytes: 200_004, limit: 250_000 }];
     assert_eq!(standing(&world).await, Standing { ahead: 1, is_stored: false, waits });
+}
+
+#[tokio::test(start_paused = true)]
+async fn quotas_are_checked_again_when_another_node_has_changed_the_fan_out() {
+    let quotas = Quotas { tenant_queued: 4, ..Quotas::default() };
+    let mut world = World::with(never_disabled(), Options { quotas, ..options(4096) }).await;
+    world.subscribe(URL).await;
+    // Another node on the same store, which has four subscriptions more.
+    let elsewhere = start(
+        Arc::new(world.store.clone()),
+        &world.clock,
+        &world.script,
+        &world.policy,
+        &world.options,
+        9,
+    )
+    .await;
+    let two = || vec![event("1"), event("2")];
+    for n in 0..4 {
+        let record = world.wish(&format!("https://hooks.example.com/{n}"));
+        let id = record.subscription.id;
+        elsewhere.put_subscription(record).await.unwrap();
+        world.store.announce(Change::Subscription(tenant(), id));
+        let taken = world.engine.ingest(&tenant(), two()).await;
+        if n == 0 {
+            // Two events for two subscriptions: as many as there may be, each counted once.
+            assert_eq!(taken.unwrap().iter().map(|one| one.deliveries).sum::<u32>(), 4);
+        } else {
+            let Err(IngestError::Quota(reached)) = taken else { panic!("{taken:?}") };
+            assert_eq!(reached.quota, Quota::TenantQueued);
+        }
+        world.pass(MINUTE).await;
+    }
+    assert_eq!(world.count(StateName::Delivered).await, 4, "what was refused was not stored");
 }

@@ -199,7 +199,8 @@ impl Script {
             let headers = request.headers.iter().map(|(name, value)| {
                 (name.as_str().to_owned(), value.to_str().unwrap().to_owned())
             });
-            let (at, headers, body) = (self.clock.now(), headers.collect(), request.body.clone());
+            let (at, headers, body) =
+                (self.clock.now(), headers.collect(), request.body.to_bytes());
             receivers.sent.push(Sent { at, url, delivery, body, headers, together });
         }
         mood

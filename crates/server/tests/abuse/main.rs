@@ -14,6 +14,7 @@ mod filters;
 mod flows;
 mod http2;
 mod idempotency;
+mod keys;
 mod kit;
 mod lists;
 mod memory;

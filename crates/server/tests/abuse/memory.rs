@@ -2,6 +2,7 @@
 //! and quotas.
 
 use std::io::Write as _;
+use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
 
@@ -36,18 +37,35 @@ pub(crate) fn subscribe_many(
 
 #[test]
 fn fan_out_of_a_large_event_to_hanging_receivers_is_bounded() {
-    let mut verdict = Verdict::of("1 MB event to hanging receivers");
+    let verdict = Verdict::of("1 MB event to hanging receivers");
+    check_fan_out(
+        verdict,
+        |hole, n| json!({"url": format!("http://{hole}/{n}"), "types": ["large.event"]}),
+    );
+}
+
+/// A body in the format `workfront` names its subscription, so no two are alike.
+#[test]
+fn fan_out_of_a_large_event_in_bodies_that_differ_is_bounded() {
+    let verdict = Verdict::of("1 MB event to hanging receivers, format workfront");
+    check_fan_out(verdict, |hole, n| {
+        let url = format!("http://{hole}/{n}");
+        // Both versions, each as it is and as base64: four renderings of the event.
+        let version = if n % 2 == 0 { "v1" } else { "v2" };
+        let workfront = json!({"version": version, "base64": n % 4 < 2});
+        json!({"url": url, "types": ["large.event"], "format": "workfront", "workfront": workfront})
+    });
+}
+
+fn check_fan_out(mut verdict: Verdict, wish: impl Fn(SocketAddr, usize) -> Json + Sync) {
     let scene = Scene::start();
     let hole = hanging();
     let wanted = count(400, 3_000);
-    let made = subscribe_many(
-        &scene,
-        wanted,
-        |n| json!({"url": format!("http://{hole}/{n}"), "types": ["large.event"]}),
-    );
+    let made = subscribe_many(&scene, wanted, |n| wish(hole, n));
     let quiet = scene.quiet();
     let before = scene.memory();
     let watch = scene.watch();
+    verdict.must(made == wanted, format!("{made} subscriptions of {wanted}"));
     let body = json!({"type": "large.event", "data": "x".repeat(1_000_000)}).to_string();
     let answer = scene.attacker().send("POST", "/v1/events", "", body.as_bytes());
     let answer = answer.map_or(0, |answer| answer.status);

@@ -296,7 +296,8 @@ impl Transport for Receivers {
         let deadline_ms = u64::try_from(request.deadline.as_millis()).unwrap_or(u64::MAX);
         let deadline = i64::try_from(deadline_ms).unwrap_or(i64::MAX);
         let tenant = request.target.tenant().clone();
-        self.oracle().sent(id, (&tenant, destination), &request.body, deadline, started);
+        let body = request.body.to_bytes();
+        self.oracle().sent(id, (&tenant, destination), &body, deadline, started);
         let reaction = self.react(destination, deadline_ms, started);
         let fate = reaction.fate;
         let mut flight = Flight { receivers: self, id, tenant, destination, fate, heard: false };

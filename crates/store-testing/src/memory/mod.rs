@@ -37,7 +37,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use postrider_domain::ids::Shard;
 use postrider_domain::mixing::mix;
-use postrider_store::{Acceptance, Commit, ShardSet, StoreError};
+use postrider_store::{Acceptance, Change, Commit, ShardSet, StoreError};
 
 use self::faults::Faults;
 pub use self::faults::{Fault, Operations};
@@ -181,6 +181,11 @@ impl MemoryStore {
     /// node owns them once they are released. Other shards that it had return to this store.
     pub fn want(&self, shards: ShardSet) {
         self.lock().durable.want(shards);
+    }
+
+    /// Announces a change as one of another node: acceptances that were matched before are refused.
+    pub fn announce(&self, change: Change) {
+        self.lock().durable.changes.push(change);
     }
 
     /// The shards that another node has.

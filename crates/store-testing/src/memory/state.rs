@@ -15,8 +15,9 @@ use postrider_domain::ids::{
 use postrider_domain::ledger::{Ledger, Movement};
 use postrider_domain::time::Timestamp;
 use postrider_store::{
-    AuditEntry, DestinationRecord, Document, DocumentKind, Epoch, EventRecord, IdempotentAnswer,
-    Key, Pass, ReplayJob, ShardLeases, ShardSet, SubscriptionRecord, Tally, Tenant,
+    AuditEntry, Change, DestinationRecord, Document, DocumentKind, Epoch, EventRecord,
+    IdempotentAnswer, Key, Pass, ReplayJob, ShardLeases, ShardSet, SubscriptionRecord, Tally,
+    Tenant,
 };
 
 use super::index::Index;
@@ -61,6 +62,8 @@ pub(super) struct State {
     pub(super) attempt_hours: BTreeMap<(DestinationId, i64), (TenantId, AttemptHour)>,
     /// Claimed values, which never change.
     pub(super) claims: BTreeMap<String, Vec<u8>>,
+    /// Changes by other nodes; their number is the version of the configuration.
+    pub(super) changes: Vec<Change>,
     /// How often each shard was given to another node; missing means never.
     given_away: BTreeMap<Shard, u64>,
     /// Shards that another node should get, and those that it has.
@@ -85,6 +88,11 @@ pub(super) struct State {
 }
 
 impl State {
+    /// The version of the last change by another node.
+    pub(super) fn version(&self) -> u64 {
+        u64::try_from(self.changes.len()).unwrap_or(u64::MAX)
+    }
+
     /// The delivery, if it belongs to this tenant.
     pub(super) fn delivery(&self, tenant: &TenantId, id: DeliveryId) -> Option<&Delivery> {
         self.deliveries.get(&id).filter(|delivery| delivery.tenant == *tenant)

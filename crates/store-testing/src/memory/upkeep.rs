@@ -5,7 +5,10 @@ use std::path::Path;
 use async_trait::async_trait;
 use postrider_domain::ids::{EventId, TenantId};
 use postrider_domain::time::Timestamp;
-use postrider_store::{Nodes, Pruned, ShardLeases, ShardSet, StoreError, Upkeep};
+use postrider_store::{
+    Acceptance, Accepted, Changes, Intake as _, Nodes, Pruned, ShardLeases, ShardSet, StoreError,
+    Upkeep,
+};
 
 use super::MemoryStore;
 use super::state::{State, StoredEvent};
@@ -25,6 +28,22 @@ impl Nodes for MemoryStore {
             Ok(())
         })
         .await
+    }
+
+    async fn accept_as_of(
+        &self,
+        batch: Vec<Acceptance>,
+        version: u64,
+    ) -> Result<Option<Vec<Accepted>>, StoreError> {
+        let newest = self.lock().durable.version();
+        if version < newest { Ok(None) } else { self.accept(batch).await.map(Some) }
+    }
+
+    async fn changes(&self, version: u64) -> Result<Changes, StoreError> {
+        let state = &self.lock().durable;
+        let seen = usize::try_from(version).unwrap_or(usize::MAX).min(state.changes.len());
+        let list = state.changes.get(seen..).unwrap_or_default().to_vec();
+        Ok(Changes { version: state.version(), list, ..Changes::default() })
     }
 
     async fn claim(&self, name: &str, value: &[u8]) -> Result<Vec<u8>, StoreError> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use postrider_domain::attempt::{BodyEnd, FailureClass, Phase, RetryAfter, Verdict};
+use postrider_domain::payload::Body;
 use postrider_transport::{Request, Transport};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -21,7 +22,7 @@ async fn post_arrives_with_its_headers_and_body() {
     .await;
     let body = Bytes::from(vec![b'x'; 1024 * 1024]);
     let url = receiver.url("/in/a%20b?c=d&e=%0D");
-    let request = Request { body: body.clone(), ..request(&url) };
+    let request = Request { body: body.clone().into(), ..request(&url) };
     let finished = transport().send(request).await;
 
     assert_eq!(answer(&finished).status, 200);
@@ -223,6 +224,32 @@ async fn compressed_bodies_are_not_inflated() {
 }
 
 #[tokio::test]
+async fn a_body_in_two_parts_arrives_as_one() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&seen);
+    let receiver = Receiver::responding(move |request| {
+        log.lock().unwrap().push(request.clone());
+        b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".to_vec()
+    })
+    .await;
+    let large = Bytes::from(vec![b'x'; 300_000]);
+    let transport = transport();
+    for (own, shared) in [(Bytes::from_static(b"{\"a\":"), large.clone()), (large, Bytes::new())] {
+        let body = Body::new(own.clone(), shared.clone());
+        let url = receiver.url("/");
+        let finished = transport.send(Request { body, ..request(&url) }).await;
+        assert_eq!(answer(&finished).status, 200);
+        let received = seen.lock().unwrap().pop().unwrap();
+        assert_eq!(received.body, [own, shared].concat());
+        let length = received.body.len().to_string();
+        let framed = received.headers.iter().find(|(name, _)| *name == "content-length");
+        assert_eq!(framed.map(|(_, value)| value), Some(&length));
+        assert!(!received.headers.iter().any(|(name, _)| name == "transfer-encoding"));
+    }
+    assert_eq!(transport.pool_stats().idle, 1, "the connection was used again");
+}
+
+#[tokio::test]
 async fn an_answer_may_come_before_the_body_was_read() {
     let receiver = Receiver::start(|_, mut stream| async move {
         let mut first = [0; 16];
@@ -238,7 +265,7 @@ async fn an_answer_may_come_before_the_body_was_read() {
     })
     .await;
     let transport = transport();
-    let body = Bytes::from(vec![b'x'; 32 * 1024 * 1024]);
+    let body = Bytes::from(vec![b'x'; 32 * 1024 * 1024]).into();
     let finished = transport.send(Request { body, ..request(&receiver.url("/")) }).await;
     assert_eq!(answer(&finished).status, 413);
     assert_eq!(transport.pool_stats().idle, 0);

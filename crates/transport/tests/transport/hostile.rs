@@ -199,7 +199,7 @@ async fn the_deadline_ends_every_phase_and_says_which() {
         drop(stream);
     })
     .await;
-    let body = Bytes::from(vec![b'x'; 64 * 1024 * 1024]);
+    let body = Bytes::from(vec![b'x'; 64 * 1024 * 1024]).into();
     let request_to_deaf = Request { body, deadline: SHORT, ..request(&deaf.url("/")) };
     let finished = transport.send(request_to_deaf).await;
     assert_eq!(class(&finished), FailureClass::Timeout(Phase::Request));

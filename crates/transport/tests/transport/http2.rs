@@ -1,12 +1,13 @@
 //! Many requests on one HTTP/2 connection.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use h2::server::{Builder, Connection as ServerConnection, SendResponse};
 use http::Response;
 use postrider_domain::attempt::{BodyEnd, Connection, FailureClass, Phase};
+use postrider_domain::payload::Body;
 use postrider_transport::{HttpTransport, Request, Transport};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
@@ -185,6 +186,38 @@ async fn bodies_and_heads_are_limited() {
     assert_eq!(answer(&finished).body_end, BodyEnd::Cut);
     let finished = post(&transport, &url(&receiver)).await;
     assert_eq!(class(&finished), FailureClass::Protocol);
+}
+
+#[tokio::test]
+async fn a_body_in_two_parts_arrives_as_one() {
+    let authority = Authority::new();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&seen);
+    let receiver = receiver(&authority, 100, move |_, mut connection| {
+        let log = Arc::clone(&log);
+        async move {
+            while let Some(Ok((request, reply))) = connection.accept().await {
+                let (log, (parts, mut body)) = (Arc::clone(&log), request.into_parts());
+                tokio::spawn(async move {
+                    let mut bytes = Vec::new();
+                    while let Some(Ok(piece)) = body.data().await {
+                        body.flow_control().release_capacity(piece.len()).unwrap();
+                        bytes.extend(piece);
+                    }
+                    log.lock().unwrap().push((parts.headers["content-length"].clone(), bytes));
+                    respond(reply, 200);
+                });
+            }
+        }
+    })
+    .await;
+    let transport = transport_believing(&authority);
+    let (own, shared) = (Bytes::from_static(b"{\"a\":"), Bytes::from(vec![b'x'; 300_000]));
+    let body = Body::new(own.clone(), shared.clone());
+    let finished = transport.send(Request { body, ..request(&url(&receiver)) }).await;
+    assert_eq!(answer(&finished).status, 200);
+    let (length, bytes) = seen.lock().unwrap().pop().unwrap();
+    assert_eq!((length.to_str().unwrap(), bytes), ("300005", [own, shared].concat()));
 }
 
 #[tokio::test]

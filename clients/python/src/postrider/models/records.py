@@ -153,9 +153,12 @@ class EventDetail(EventSummary):
     data: Any
     """The new state."""
     deliveries: list[Delivery]
-    """The newest thousand; see `GET /v1/deliveries?event=…` for more."""
+    """The newest thousand."""
     old: Any
     """The state before; null where none was given."""
+    deliveries_cursor: str | None = None
+    """Give this as `cursor` to `/v1/deliveries?event=…` to get the deliveries that are not in `deliveries`; null if it has
+    all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

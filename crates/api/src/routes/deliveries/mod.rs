@@ -10,6 +10,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use postrider_domain::delivery::{Delivery, StateName};
 use postrider_domain::explain::{self, Facts};
+use postrider_domain::ids::{EventId, TenantId};
 use postrider_domain::limits::PAGE_MAX;
 use postrider_domain::time::Timestamp;
 use postrider_store::{Cursor, DeliveryFilter, Page, PageRequest, Span};
@@ -29,7 +30,7 @@ use crate::wire::delivery::{AttemptView, DeliveryDetail, DeliveryView, is_in_fli
 use crate::wire::explanation::ExplanationView;
 
 /// Selects deliveries.
-#[derive(Debug, Deserialize, IntoParams)]
+#[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct DeliveryQuery {
@@ -56,6 +57,15 @@ pub(crate) struct DeliveryQuery {
     limit: Option<String>,
     /// The `next_cursor` of the previous page.
     cursor: Option<String>,
+}
+
+/// The first page of `GET /v1/deliveries?event=…`, as long as may be.
+pub(crate) fn first_of_event(tenant: &TenantId, event: &EventId) -> Result<ListRequest, Problem> {
+    let query = DeliveryQuery { event: Some(event.to_string()), ..DeliveryQuery::default() };
+    let list = ListOf { name: "deliveries", tenant: Some(tenant), filters: &query.given() };
+    let mut asked = page(list, None, None)?;
+    asked.request.limit = PAGE_MAX;
+    Ok(asked)
 }
 
 impl DeliveryQuery {

@@ -276,6 +276,46 @@ async fn changes_stand_in_the_audit_log_with_the_status_that_was_answered() {
 }
 
 #[tokio::test]
+async fn every_mutating_route_leaves_an_entry_with_the_name_that_it_has_under_v1() {
+    let api = workfront().await;
+    let document = serde_json::to_value(postrider_api::workfront_openapi()).unwrap();
+    let mut seen = Vec::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for method in ["POST", "PUT", "PATCH", "DELETE"] {
+            if item.get(method.to_lowercase()).is_none() {
+                continue;
+            }
+            let entries = async || api.get("/v1/audit").expect(200).await["data"].clone();
+            let before = entries().await.as_array().unwrap().len();
+            api.clock.advance(Duration::from_millis(1));
+            let path_of_none = path.replace("{id}", "nothing");
+            let headers = [("sessionID", api.admin.as_str())];
+            let wrong = json!({"x": 1});
+            let answered = call(&api, method, &path_of_none, &headers, Some(&wrong)).await;
+            let after = entries().await;
+            assert_eq!(after.as_array().unwrap().len(), before + 1, "{method} {path}: no entry");
+            let entry = &after[0];
+            assert_eq!(entry["status"], answered.status, "{method} {path}: {entry}");
+            let target = path.contains("{id}").then_some("nothing");
+            assert_eq!(entry["target"].as_str(), target, "{method} {path}: {entry}");
+            let below = path.strip_prefix(SUBSCRIPTIONS).unwrap();
+            seen.push(format!("{method} {below}: {}", entry["action"].as_str().unwrap()));
+        }
+    }
+    seen.sort_unstable();
+    assert_eq!(
+        seen,
+        [
+            "DELETE /{id}: subscription.delete",
+            "POST /{id}/enable: destination.enable",
+            "POST : subscription.create",
+            "PUT /version: subscription.change",
+            "PUT /{id}/version: subscription.change",
+        ]
+    );
+}
+
+#[tokio::test]
 async fn a_repeated_request_is_answered_again_and_done_once() {
     let api = workfront().await;
     let headers = [("sessionID", api.admin.as_str()), ("idempotency-key", "k1")];

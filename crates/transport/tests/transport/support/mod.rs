@@ -76,7 +76,7 @@ pub(crate) fn try_request_of(
             http::HeaderName::from_static("webhook-id"),
             http::HeaderValue::from_static("dlv_1"),
         )],
-        body: Bytes::from_static(b"{\"type\":\"test\"}"),
+        body: Bytes::from_static(b"{\"type\":\"test\"}").into(),
         deadline: PATIENT,
         response_body_bytes_max: BODY_BYTES_MAX,
     })
