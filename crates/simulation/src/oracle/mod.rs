@@ -406,32 +406,7 @@ impl Oracle {
             cancelled,
             may_suspend,
         };
-        let try_with = |reset_before: Option<usize>| {
-            let mut model = dest.model.clone();
-            model.met.clear();
-            let (seen, stored) = (&change.transitions, &change.circuit);
-            let mut plain = model.clone();
-            let result = plain
-                .apply(attempts, seen, reset_before, &rules, &context)
-                .and_then(|()| plain.agrees(stored));
-            match result {
-                Ok(()) => Ok(plain),
-                Err(what) if may_suspend => {
-                    let numbers = (&rules, &context);
-                    let way = model.apply_suspended(attempts, seen, reset_before, numbers, stored);
-                    way.ok_or(what)
-                }
-                Err(what) => Err(what),
-            }
-        };
-        let mut result = try_with(None);
-        if result.is_err() && dest.enable_asked {
-            let mut others = (0..=attempts.len()).map(|place| try_with(Some(place)));
-            if let Some(Ok(mut model)) = others.find(Result::is_ok) {
-                model.met.push(Cover::CountersResetByHand);
-                result = Ok(model);
-            }
-        }
+        let result = dest.model.after(attempts, change, &rules, &context);
         match result {
             Ok(model) => {
                 for cover in &model.met {

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 use postrider_domain::attempt::Attempt;
 use postrider_domain::circuit::{Circuit, Transition};
 use postrider_domain::ids::{DeliveryId, DestinationId};
+use postrider_store::DestinationChange;
 
 use super::circuit::{Context, Expected, Model, Outcome, State, ended, outcome};
 use super::rules::Rules;
@@ -155,6 +156,56 @@ impl Way {
 }
 
 impl Model {
+    /// The model after a commit to its destination, or how the commit contradicts the contract.
+    /// Enabling an enabled destination leaves no transition, so if somebody asked for that, its reset
+    /// may stand before any of the attempts.
+    pub fn after(
+        &self,
+        attempts: &[(&Attempt, DeliveryId)],
+        change: &DestinationChange,
+        rules: &Rules,
+        context: &Context,
+    ) -> Result<Model, String> {
+        let result = self.with_reset(attempts, change, None, (rules, context));
+        if result.is_ok() || !context.enable_asked {
+            return result;
+        }
+        let mut others = (0..=attempts.len())
+            .map(|place| self.with_reset(attempts, change, Some(place), (rules, context)));
+        match others.find(Result::is_ok) {
+            Some(Ok(mut model)) => {
+                model.met.push(Cover::CountersResetByHand);
+                Ok(model)
+            }
+            Some(Err(_)) | None => result,
+        }
+    }
+
+    fn with_reset(
+        &self,
+        attempts: &[(&Attempt, DeliveryId)],
+        change: &DestinationChange,
+        reset_before: Option<usize>,
+        (rules, context): (&Rules, &Context),
+    ) -> Result<Model, String> {
+        let mut model = self.clone();
+        model.met.clear();
+        let (seen, stored) = (&change.transitions, &change.circuit);
+        let mut plain = model.clone();
+        let result = plain
+            .apply(attempts, seen, reset_before, rules, context)
+            .and_then(|()| plain.agrees(stored));
+        match result {
+            Ok(()) => Ok(plain),
+            Err(what) if context.may_suspend => {
+                let numbers = (rules, context);
+                let way = model.apply_suspended(attempts, seen, reset_before, numbers, stored);
+                way.ok_or(what)
+            }
+            Err(what) => Err(what),
+        }
+    }
+
     /// Like [`Model::apply`], along every history that a suspension allows: returns the one that
     /// ends as the stored circuit.
     pub fn apply_suspended(
