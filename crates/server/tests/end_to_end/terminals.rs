@@ -19,9 +19,8 @@ impl OnTerminal {
     fn start(words: &[&str], variables: &[(&str, &str)]) -> OnTerminal {
         let line = format!("stty rows 24 cols 80; exec {} {}", program(), words.join(" "));
         let mut script = Command::new("script");
-        script.args(["-qec", &line, "/dev/null"]).env_remove("NO_COLOR").env("TERM", "xterm");
-        // The build's own, which would be taken for a setting.
-        script.env_remove("POSTRIDER_COMMIT");
+        script.args(["-qec", &line, "/dev/null"]).env_clear().env("TERM", "xterm");
+        script.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         script.envs(variables.iter().copied()).stdin(Stdio::piped()).stdout(Stdio::piped());
         OnTerminal { script: script.spawn().unwrap(), printed: String::new() }
     }

@@ -154,11 +154,13 @@ impl World {
         let all = self.inside(|_| async move {
             for _ in 0..100 {
                 if let Ok(all) = store.all_subscriptions().await {
-                    return all;
+                    return Some(all);
                 }
             }
-            Vec::new()
+            None
         })?;
+        // A store that has stopped says nothing: what is known holds until the next process asks.
+        let Some(all) = all else { return Ok(()) };
         self.subscriptions = all.into_iter().filter(|one| one.deleted_at.is_none()).collect();
         self.subscriptions.sort_by_key(|one| one.subscription.id);
         let mut oracle = self.oracle();
