@@ -18,10 +18,16 @@ use crate::state::ApiState;
 use crate::wire::tenant::{TenantBody, TenantChange, TenantView};
 
 /// Create a tenant
+///
+/// The identifier is the application's own. The body of an existing tenant answers that tenant with 200, so that an
+/// application need not remember which ones it has created.
 #[utoipa::path(
     post, path = "/v1/tenants", tag = "administration",
     request_body = TenantBody,
-    responses((status = 201, body = TenantView, description = "Created"))
+    responses(
+        (status = 201, body = TenantView, description = "Created"),
+        (status = 200, body = TenantView, description = "It existed already, as the body says")
+    )
 )]
 pub(crate) async fn create(
     State(state): State<ApiState>,
@@ -44,12 +50,23 @@ pub(crate) async fn create(
     }
     // An existing tenant with this request's creation time was created by an earlier run of it.
     let is_ours = draw.repeats().is_some() && there.as_ref() == Some(&tenant);
+    if !is_ours && let Some(there) = there.filter(|there| describes(&tenant, there)) {
+        return Ok((StatusCode::OK, Json(TenantView::of(&there))));
+    }
     if !is_ours && !state.store().create_tenant(&tenant).await? {
-        let detail = format!("the tenant {} exists already", tenant.id);
+        let detail = format!(
+            "the tenant {} exists already, and not as this body says: change it with PATCH",
+            tenant.id
+        );
         return Err(Problem::new(Code::AlreadyExists, detail).at("id").existing(&tenant.id));
     }
     state.engine().tenant_changed(&tenant.id, Some(&tenant));
     Ok((StatusCode::CREATED, Json(TenantView::of(&tenant))))
+}
+
+/// Whether both are the same tenant, but for when it was created.
+fn describes(asked: &Tenant, there: &Tenant) -> bool {
+    *asked == Tenant { created_at: asked.created_at, ..there.clone() }
 }
 
 /// Change a tenant

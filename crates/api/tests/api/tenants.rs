@@ -11,7 +11,10 @@ async fn a_tenant_is_created_listed_and_deleted() {
     let body = json!({"id": "acme", "name": "Acme & Co"});
     let created = api.post("/v1/tenants", body.clone()).expect(201).await;
     assert_json_snapshot!(created);
-    api.post("/v1/tenants", body).refused(409, "already_exists", Some("id")).await;
+    assert_eq!(api.post("/v1/tenants", body).expect(200).await, created);
+    let other = json!({"id": "acme", "name": "Acme"});
+    let refusal = api.post("/v1/tenants", other).refused(409, "already_exists", Some("id")).await;
+    assert_eq!(refusal["existing_id"], "acme");
     assert_eq!(api.get("/v1/tenants/acme").expect(200).await, created);
     let list = api.get("/v1/tenants").expect(200).await;
     let ids: Vec<String> = list["data"].as_array().unwrap().iter().map(id).collect();
