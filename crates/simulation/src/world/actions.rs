@@ -159,8 +159,12 @@ impl World {
             }
             None
         })?;
-        // A store that has stopped says nothing: what is known holds until the next process asks.
-        let Some(all) = all else { return Ok(()) };
+        // A store that has stopped for good tells nothing: the policies stay as they are, and nothing
+        // is sent until the next process has asked.
+        let Some(all) = all else {
+            self.subscriptions.clear();
+            return Ok(());
+        };
         self.subscriptions = all.into_iter().filter(|one| one.deleted_at.is_none()).collect();
         self.subscriptions.sort_by_key(|one| one.subscription.id);
         let mut oracle = self.oracle();
