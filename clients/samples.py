@@ -32,7 +32,7 @@ NOT_PROMISED = {
     "checkReadiness": "for probes",
     "showMetrics": "for Prometheus",
     "showDocument": "the document itself",
-    "showLogoOfPortal": "a picture",
+    "showPortalLogo": "a picture",
     "showSession": "sessions are for pages of the server itself",
     "signIn": "sessions are for pages of the server itself",
     "signOut": "sessions are for pages of the server itself",
@@ -212,7 +212,7 @@ class _Handler(BaseHTTPRequestHandler):
         if strange := given - one.parameters:
             return self._refuse(client, f"{one.id} has no {', '.join(sorted(strange))}")
         self.known.called[client][one.id] |= given
-        if one.id == "followEventsLive":
+        if one.id == "followStream":
             return self._write(200, self.known.stream(form).encode(), "text/event-stream")
         # A dry run is answered with 200, and so is a subscription that exists.
         status = min(one.answers) if body.get("dry_run") or "201" not in one.answers else "201"
