@@ -20,7 +20,7 @@ impl OnTerminal {
         let line = format!("stty rows 24 cols 80; exec {} {}", program(), words.join(" "));
         let mut script = Command::new("script");
         script.args(["-qec", &line, "/dev/null"]).env_clear().env("TERM", "xterm");
-        script.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        script.env("PATH", "/usr/bin:/bin");
         script.envs(variables.iter().copied()).stdin(Stdio::piped()).stdout(Stdio::piped());
         OnTerminal { script: script.spawn().unwrap(), printed: String::new() }
     }

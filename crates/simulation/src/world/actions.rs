@@ -161,10 +161,8 @@ impl World {
         })?;
         // A store that has stopped for good tells nothing: the policies stay as they are, and nothing
         // is sent until the next process has asked.
-        let Some(all) = all else {
-            self.subscriptions.clear();
-            return Ok(());
-        };
+        self.subscriptions.clear();
+        let Some(all) = all else { return Ok(()) };
         self.subscriptions = all.into_iter().filter(|one| one.deleted_at.is_none()).collect();
         self.subscriptions.sort_by_key(|one| one.subscription.id);
         let mut oracle = self.oracle();
