@@ -78,10 +78,11 @@ impl Oracle {
 
     /// Somebody asked for an attempt of this delivery, which waits at a disabled destination: it
     /// must be the next probe. A delivery whose wish may still be on its way to the store is not
-    /// watched.
+    /// watched, nor one that was attempted before the answer came.
     pub fn probe_is_asked_for(&mut self, id: DeliveryId) {
         let (now, slack) = (self.now, self.slack);
-        let Some(destination) = self.owed.get(&id).map(|owed| owed.destination) else { return };
+        let Some(owed) = self.owed.get(&id).filter(|owed| owed.retries_asked > 0) else { return };
+        let destination = owed.destination;
         if let Some(dest) = self.destinations.get_mut(&destination) {
             let is_open = matches!(dest.model.state, State::Open { probe_at } if probe_at > now);
             dest.probe_asked = Some(id).filter(|_| is_open && slack == 0);
